@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.cases import Array, Case
+from protocols.ckks.choice import choose_parameters
 from protocols.ckks.circuit import REFRESH_LEVEL, gradient_levels, link_factors
-from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.packing import next_power_of_two
-from protocols.ckks.parameters import choose_parameters
 from protocols.rows import RowsPlan
 
 # Ciphertexts that are measured; the rest is scaled.

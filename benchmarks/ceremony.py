@@ -18,7 +18,7 @@ from benchmarks import session
 from benchmarks.cases import Case
 from parties.kernel.key_share import KeyShare
 from protocols import keygen
-from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.residues import Residues
 from protocols.commitments import KEYS, Opening, Terms
 from protocols.messages import Body, new_signing_key, public_bytes

@@ -20,10 +20,10 @@ def main(ring_dim: int, repetitions: int) -> float:
     """Seconds per iteration, after one that warms up."""
     from protocols.approximation import sigmoid_approximation
     from protocols.ckks import circuit
-    from protocols.ckks.context import CkksContext
+    from protocols.ckks.choice import choose_parameters
+    from protocols.ckks.evaluation import CkksContext
     from protocols.ckks.evaluator import Evaluator
     from protocols.ckks.packing import Layout
-    from protocols.ckks.parameters import choose_parameters
 
     link = sigmoid_approximation(7, 8.0).polynomial
     secure = ring_dim >= 32768

@@ -20,7 +20,7 @@ from protocols import keygen
 from protocols.ckks import residues as rns
 from protocols.ckks import subring
 from protocols.ckks.clear_rows import ENCODED_ROWS, ClearRows
-from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.ckks.residues import Residues
 from protocols.ckks.shared_keys import Chunk, chunk_of, loaded_context, once

@@ -17,7 +17,7 @@ from parties.party_protocol import PartyProtocol, Seal
 from protocols import commitments, second_moment
 from protocols.circuit_plan import CircuitPlan, Packed
 from protocols.ckks import residues as rns
-from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.residues import Residues
 from protocols.ckks.shared_keys import public_context
 from protocols.commitments import Opening, Terms

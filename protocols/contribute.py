@@ -22,7 +22,7 @@ from typing import Any, Protocol
 from protocols import commitments, keygen
 from protocols.circuit_plan import CircuitPlan, Packed
 from protocols.ckks import residues as rns
-from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.packing import Layout
 from protocols.ckks.residues import Residues

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from protocols.circuit_plan import CircuitPlan
 from protocols.ckks import residues as rns
-from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.flooding import Flooding, slot_std
 from protocols.ckks.transform import coefficients, to_slots

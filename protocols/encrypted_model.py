@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols import decrypt, model_gradient, model_refresh, pads, second_moment
+from protocols.ckks import projection, side_by_side, subring
 from protocols.ckks import residues as rns
-from protocols.ckks import side_by_side, subring
 from protocols.ckks.circuit import ColumnSum, advance
-from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.residues import Residues
 from protocols.ckks.side_by_side import Pair, Parts, SideBySide
 from protocols.commitments import View
@@ -174,7 +174,7 @@ def release(
     slots = []
     for part in range(layout.num_parts):
         moved = subring.shifted(message, low, -part)
-        coefficients = subring.project(moved, low, layout.period)
+        coefficients = projection.project(moved, low, layout.period)
         if max(map(abs, coefficients)) > LARGEST_SLOT * 2**plan.ckks.scale_bits:
             raise ProtocolError(
                 "the decryption shares do not fit together: one is missing, doubled or of another "

@@ -14,7 +14,7 @@ from typing import Protocol as Interface
 
 from protocols import contribute, cover, decrypt, keygen, refresh, second_moment, workers
 from protocols.circuit_plan import CircuitPlan
-from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.commitments import View
 from protocols.contribute import Opened

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parties.kernel.sums.integer_sums import Exact, Integers
-from protocols.aggregate.cipher import CoordinatorCipher
+from protocols.aggregate.coordinator_cipher import CoordinatorCipher
 from protocols.aggregate.parameters import AggregateParameters
 from protocols.aggregate.setup import SumsHalf
 from protocols.aggregate.wire import pack, sum_messages

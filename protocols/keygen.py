@@ -31,7 +31,7 @@ from typing import Any
 from protocols import agree, commitments
 from protocols.circuit_plan import CircuitPlan
 from protocols.ckks import residues as rns
-from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.residues import Residues
 from protocols.ckks.shared_keys import once
 from protocols.commitments import Opening, Terms

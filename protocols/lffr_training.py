@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.ckks.circuit import REFRESH_LEVEL, Preconditioner
-from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.lffr_circuit import LffrGradient
 from protocols.contribute import Opened, collect

@@ -35,7 +35,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from protocols.ckks import residues as rns
-from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.ckks.residues import Residues
 from protocols.ckks.side_by_side import Pair, Parts

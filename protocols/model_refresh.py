@@ -24,9 +24,9 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
+from protocols.ckks import projection, subring
 from protocols.ckks import residues as rns
-from protocols.ckks import subring
-from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.ckks.residues import Residues
 from protocols.ckks.side_by_side import Pair, Parts
@@ -73,7 +73,7 @@ def joined(
 ) -> Residues:
     """c0 of the fresh ciphertext, from that of the old one and the sums of both shares."""
     low = context.primes[:REFRESH_TOWERS]
-    hidden = subring.project(rns.add(c0, h0, low), low, trace_map.period)
+    hidden = projection.project(rns.add(c0, h0, low), low, trace_map.period)
     mapped = subring.embed(trace_map.apply(hidden), context.primes, context.params.ring_dim)
     return rns.add(mapped, h1, context.primes)
 

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.kernel.sums.integer_sums import Exact, products_of
+from parties.kernel.sums.integer_sums import Exact
 from protocols import symmetric
 from protocols.errors import MessageError, ParameterError
 from protocols.evaluation.objective import EvaluationObjective
@@ -211,7 +211,7 @@ class MomentObjective(OneSum):
 
     def exact_sum(self, x: Array, y: Array, name: str) -> Exact:
         """sum_i x_i x_i^T, of rows of integers, whose diameter is that of any rows."""
-        return products_of(x, self.row_norm)
+        return symmetric.products_of(x, self.row_norm)
 
     def remarks(self) -> tuple[str, ...]:
         """What follows."""

@@ -32,7 +32,7 @@ from typing import Any
 from protocols.circuit_plan import CircuitPlan, ColumnMaps
 from protocols.ckks import residues as rns
 from protocols.ckks.column_map import ColumnMap
-from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.ckks.residues import Residues

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from protocols import agree
 from protocols.aggregate import setup
-from protocols.aggregate.cipher import CoordinatorCipher
+from protocols.aggregate.coordinator_cipher import CoordinatorCipher
 from protocols.aggregate.wire import sum_messages
 from protocols.errors import MessageError, PolicyError, ProtocolError
 from protocols.gradients import GradientPlan

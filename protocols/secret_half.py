@@ -13,7 +13,7 @@ from protocols.ckks.residues import Residues
 
 if TYPE_CHECKING:
     from protocols.circuit_plan import CircuitPlan
-    from protocols.ckks.context import CkksContext
+    from protocols.ckks.evaluation import CkksContext
     from protocols.ckks.flooding import Flooding
     from protocols.commitments import Opening, Rounds
     from protocols.cover import CoverHalf

@@ -12,7 +12,8 @@ import numpy as np
 
 from protocols import gradients
 from protocols.aggregate import setup
-from protocols.aggregate.cipher import CoordinatorCipher, session_digest
+from protocols.aggregate.cipher import session_digest
+from protocols.aggregate.coordinator_cipher import CoordinatorCipher
 from protocols.gradients import GradientPlan
 from protocols.messages import Exchange
 from protocols.names import SECURE_AGGREGATION

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from parties.kernel.sums.integer_sums import Exact, IntegerRows
+
 Array = NDArray[np.float64]
 
 
@@ -49,3 +51,14 @@ def full(upper: Array, size: int) -> Array:
 def length(features: int) -> int:
     """Of `flat`."""
     return features * (features + 1) // 2
+
+
+def products_of(x: Array, bound: float) -> Exact:
+    """`flat` of sum_i x_i x_i^T for rows of norm at most `bound`, which is public.
+
+    Of rows of integers, so that |x x^T - y y^T|^2 <= 2 bound^4 holds of them as of any rows.
+    """
+    rows = IntegerRows(x, bound)
+    d = x.shape[1]
+    found = rows.products(lambda some: rows.x[some])
+    return Exact(found[np.triu_indices(d)], 2 * rows.bits).times(weights(d))

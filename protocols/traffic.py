@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from protocols import model_gradient, pads, second_moment, symmetric
-from protocols.aggregate.parameters import choose
+from protocols.aggregate.choice import choose
 from protocols.aggregate.security import NOISE_STD, TAIL
 from protocols.ckks import residues as rns
 from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters

@@ -20,7 +20,7 @@ from protocols.ckks.circuit import (
     Preconditioner,
     advance,
 )
-from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.contribute import Opened, collect

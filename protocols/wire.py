@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from protocols.ckks import residues as rns
-from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.residues import Residues
 from protocols.ckks.shared_keys import once
 from protocols.errors import MessageError, ProtocolError

@@ -32,7 +32,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from protocols.ckks import residues as rns
-from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.evaluator import EncryptedVector, Evaluator, MakeTerms, Terms
 from protocols.ckks.packing import Layout
 from protocols.ckks.parameters import CkksParameters

@@ -15,7 +15,7 @@ import numpy as np
 
 from parties.kernel.aggregate_share import AggregateShare
 from parties.objectives import open_contributor
-from protocols.aggregate.cipher import CoordinatorCipher
+from protocols.aggregate.coordinator_cipher import CoordinatorCipher
 from protocols.aggregate.parameters import AggregateParameters
 from protocols.aggregate.wire import pack, unpack
 from protocols.ckks.cost import message_seconds

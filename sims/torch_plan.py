@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from protocols.aggregate.parameters import AggregateParameters, choose
+from protocols.aggregate.choice import choose
+from protocols.aggregate.parameters import AggregateParameters
 from protocols.aggregate.security import NOISE_STD, TAIL
 from protocols.errors import ParameterError
 from protocols.gradients import GradientPlan

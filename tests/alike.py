@@ -17,9 +17,9 @@ from unittest.mock import patch
 import numpy as np
 
 from protocols import decrypt, encrypted_model
+from protocols.ckks import projection
 from protocols.ckks import residues as rns
-from protocols.ckks import subring
-from protocols.ckks.parameters import choose_parameters
+from protocols.ckks.choice import choose_parameters
 from protocols.ckks.side_by_side import Parts
 from protocols.model_plan import ModelPlan
 from protocols.rows import RowsPlan
@@ -56,7 +56,7 @@ def opened(session: Session) -> tuple[Floats, Any]:
                 c0, c1 = (each[:2] for each in pair)
                 found = rns.add(c0, rns.product(c1, key, low), low)
                 taken.append(
-                    subring.project(found, low, plan.layout.period)
+                    projection.project(found, low, plan.layout.period)
                     if parts
                     else exact.whole(found, low)
                 )

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from parties.kernel.key_share import KeyShare
 from protocols.ckks import residues as rns
-from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluation import CkksContext
 from sims.studies.noise.exact import (
     Integers,
     automorphism,

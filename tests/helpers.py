@@ -23,7 +23,8 @@ from parties.kernel.order import order_coins, order_of
 from parties.party import Party
 from parties.policy import Policy
 from protocols.approximation import Polynomial, reciprocal_approximation, sigmoid_approximation
-from protocols.ckks.parameters import CkksParameters, choose_parameters
+from protocols.ckks.choice import choose_parameters
+from protocols.ckks.parameters import CkksParameters
 from protocols.messages import (
     _DOMAIN,
     MAGIC,

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from parties.kernel.key_share import KeyShare
 from protocols import commitments, contribute, decrypt, keygen, refresh
 from protocols.ckks import residues as rns
-from protocols.ckks.context import CONJUGATION, CkksContext
+from protocols.ckks.context import CONJUGATION
+from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.evaluator import Evaluator
 from protocols.ckks.parameters import CkksParameters
 from protocols.commitments import Opening, Terms, View

@@ -14,7 +14,7 @@ import pytest
 
 from coordinator.log import FOLDER, TRANSCRIPT, file_name, recorded
 from parties.data.schema import NumericColumn, Targets
-from protocols.aggregate.parameters import choose
+from protocols.aggregate.choice import choose
 from protocols.ckks.parameters import CkksParameters
 from protocols.curvature import Curvature, largest_row_sum
 from protocols.errors import CohortError, LostError

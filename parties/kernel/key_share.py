@@ -23,7 +23,7 @@ from protocols.body import Body
 from protocols.ckks import residues as rns
 from protocols.ckks import shamir, subring
 from protocols.ckks.column_map import ColumnMap
-from protocols.ckks.context import CkksContext, refuse_forked_child
+from protocols.ckks.context import RingContext, refuse_forked_child
 from protocols.ckks.flooding import FRESH_ERROR_STD, Flooding
 from protocols.ckks.lift import lift
 from protocols.ckks.masks import draw_mask, mask_values
@@ -71,7 +71,7 @@ class KeyShare:
     the size of a refresh's masks depends on.
     """
 
-    def __init__(self, context: CkksContext, joint_seed: bytes, parties: int) -> None:
+    def __init__(self, context: RingContext, joint_seed: bytes, parties: int) -> None:
         refuse_forked_child()
         self._context = context
         self._seed = joint_seed
@@ -108,7 +108,7 @@ class KeyShare:
         self._secret = self._ephemeral = self._rows = self._standing_in = None
 
     @property
-    def context(self) -> CkksContext:
+    def context(self) -> RingContext:
         """The public context."""
         return self._context
 
@@ -130,7 +130,7 @@ class KeyShare:
 
     @classmethod
     def unsealed(
-        cls, context: CkksContext, state: Body, unseal: Callable[[bytes], bytes]
+        cls, context: RingContext, state: Body, unseal: Callable[[bytes], bytes]
     ) -> KeyShare:
         """The same share in another process, which refuses the same second shares."""
         refuse_forked_child()

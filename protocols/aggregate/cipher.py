@@ -1,8 +1,9 @@
-"""Public elements of the rounds, and the coordinator's half of the cipher.
+"""Public elements of the rounds.
 
     round t   ->   <- b_p = (a_t s_p + e_p + m_p), coefficients of the values only
 
-The party's half is in parties/kernel/aggregate_share.py, beside its secret. Values beyond the n of
+The party's half is in parties/kernel/aggregate_share.py, beside its secret, the coordinator's in
+`coordinator_cipher`. Values beyond the n of
 one ring element go to further elements a_(t, 1), a_(t, 2), …
 Error: sum_p b_p - a_t s = sum_p m_p + e, std NOISE_STD sqrt(P) units, bound `error_bound`.
 """
@@ -13,10 +14,8 @@ import hashlib
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
-from protocols.aggregate.fixed_point import decode
-from protocols.aggregate.ntt import Residues, reduce_once, ring_of
+from protocols.aggregate.ntt import Residues
 from protocols.aggregate.parameters import AggregateParameters
 from protocols.errors import ParameterError
 
@@ -56,36 +55,3 @@ def public_element(params: AggregateParameters, digest: bytes, t: int, chunk: in
         rows[k] = kept % np.uint64(p)
     rows.setflags(write=False)
     return rows
-
-
-class CoordinatorCipher:
-    """Opens sums of all P parties, and nothing else.
-
-    params, session, seed: as the parties'; opening_key: s = sum_p s_p, shape (n,), from `setup`.
-    """
-
-    def __init__(
-        self,
-        params: AggregateParameters,
-        session: str,
-        seed: bytes,
-        opening_key: NDArray[np.int64],
-    ) -> None:
-        self._params = params
-        self._digest = session_digest(params, session, seed)
-        self._ring = ring_of(params)
-        self._factor = self._ring.multiplier(opening_key)
-
-    def open(self, t: int, summed: Residues) -> NDArray[np.float64]:
-        """sum_p v_p, shape (length,), within `error_bound`.
-
-        t: round; summed: sum of all P messages of that round, shape (primes, length).
-        """
-        length = summed.shape[1]
-        modulus = self._ring.modulus
-        stream = [
-            self._ring.inverse(self._factor.times(public_element(self._params, self._digest, t, k)))
-            for k in range(self._params.num_chunks(length))
-        ]
-        keys = np.concatenate(stream, axis=1)[:, :length]
-        return decode(self._params, reduce_once(summed + (modulus - keys), modulus))

@@ -1,4 +1,4 @@
-"""Real vectors as integers mod Q and back, exactly."""
+"""Real vectors as integers mod Q, exactly; back: `coordinator_cipher.decode`."""
 
 from __future__ import annotations
 
@@ -51,23 +51,3 @@ def _of_units(params: AggregateParameters, units: NDArray[Any]) -> Residues:
     if params.max_units < 1 << 62:
         return ring_of(params).residues(units.astype(np.int64))
     return np.stack([(units.astype(object) % p).astype(np.uint64) for p in params.primes])
-
-
-def decode(params: AggregateParameters, residues: Residues) -> NDArray[np.float64]:
-    """x 2^-scale_bits for the x in (-Q/2, Q/2) with these residues, shape (length,).
-
-    Balanced mixed radix (Garner): x = d_0 + p_0 (d_1 + p_1 (d_2 + …)) with |d_i| < p_i / 2, which
-    is the centred x because all p_i are odd. Exact for |x| < 2^53, then within a few roundings.
-    """
-    digits: list[NDArray[np.int64]] = []
-    for i, p in enumerate(params.primes):
-        rest = residues[i].astype(np.int64)
-        for digit, earlier in zip(digits, params.primes, strict=False):
-            # rest <- (rest - d) / p_earlier mod p; factors are below 2^31.
-            rest = (rest - digit) % p * pow(earlier, -1, p) % p
-        digits.append(np.where(rest > p // 2, rest - p, rest))
-    x: NDArray[np.float64] = np.zeros(residues.shape[1])
-    for digit, p in zip(reversed(digits), reversed(params.primes), strict=True):
-        x = x * p + digit
-    values: NDArray[np.float64] = np.ldexp(x, -params.scale_bits)
-    return values

@@ -16,12 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.kernel.sums.integer_sums import Exact
 from protocols import agree, signed_values
 from protocols.aggregate.parameters import AggregateParameters
 from protocols.errors import ProtocolError
@@ -29,6 +28,9 @@ from protocols.labels import OPENING_KEY
 from protocols.messages import Body, Exchange, to_everyone
 from protocols.protocol import Request
 from protocols.signed_values import SignedValue
+
+if TYPE_CHECKING:
+    from parties.kernel.sums.integer_sums import Exact
 
 MASK_KEYS = "mask-keys"
 Masked = NDArray[np.uint16]

@@ -38,7 +38,8 @@ from numpy.typing import NDArray
 
 from protocols.approximation import Polynomial, is_symmetric
 from protocols.ckks.circuit import REFRESH_LEVEL, RowUnits, link_factors
-from protocols.ckks.context import CONJUGATION, CkksContext
+from protocols.ckks.context import CONJUGATION
+from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.flooding import encode_complex
 from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters

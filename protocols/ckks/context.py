@@ -18,7 +18,6 @@ import numpy as np
 import openfhe
 from numpy.typing import NDArray
 
-from protocols.ckks import key_switch
 from protocols.ckks import residues as rns
 from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.parameters import CkksParameters
@@ -28,7 +27,7 @@ from protocols.errors import MessageError, ParameterError, PlatformError
 # OpenFHE's generator is static: a forked child would repeat its parent's encryptions of zero.
 _NUMBERS = itertools.count()
 # Sessions whose evaluation keys stand in OpenFHE's static maps.
-_LOADED: set[str] = set()
+LOADED: set[str] = set()
 CONJUGATION = 0
 """Stands for complex conjugation where rotations are listed: no key turns slots by nothing."""
 _OWNER = {"pid": os.getpid(), "forked": False}
@@ -59,8 +58,8 @@ class Frames:
     automorphism_offset: int
 
 
-class CkksContext:
-    """A CKKS context with everything that is public about it.
+class RingContext:
+    """What is public about a CKKS context, but for what keys do to ciphertexts (`evaluation`).
 
     Attributes:
         params: the parameters.
@@ -79,7 +78,6 @@ class CkksContext:
         self._frames = _frames(params)
         self.primes = self._frames.primes
         self.extended_primes = self._frames.extended_primes
-        self._centres: dict[int, Any] = {}
         self._nothing: dict[int, Any] = {}
 
     # -- shapes -------------------------------------------------------------------------------
@@ -124,90 +122,11 @@ class CkksContext:
         blob = self._implant(self._frames.relinearisation_key, [a, b])
         return openfhe.DeserializeEvalKeyString(blob, openfhe.BINARY)
 
-    def rotation_key_map(self, index: int, a: Residues, b: Residues) -> Any:
-        """Map {automorphism of a left rotation by index: key}."""
-        at = self._frames.automorphism_offset
-        automorphism = self.automorphism(index)
-        frame = self._frames.rotation_key
-        frame = frame[:at] + automorphism.to_bytes(4, "little") + frame[at + 4 :]
-        blob = self._implant(frame, [a, b])
-        return openfhe.DeserializeEvalKeyMapString(blob, openfhe.BINARY)
-
     def automorphism(self, index: int) -> int:
         """Exponent of X of a left rotation by index, or of CONJUGATION."""
         if index == CONJUGATION:
             return 2 * self.params.ring_dim - 1
         return int(self.cc.FindAutomorphismIndex(index))
-
-    def rescaling_gain(self, level: int) -> float:
-        """What a product made at this level is too large by: scale / prime that is dropped."""
-        prime = self.primes[self.params.num_towers - 1 - level]
-        return 2.0**self.params.scale_bits / prime
-
-    def rotated(self, ciphertext: Any, index: int, digits: Any = None) -> Any:
-        """Left rotation of the slots, or for CONJUGATION their conjugates.
-
-        The session has the key. digits: what OpenFHE's EvalFastRotationPrecompute makes of the
-        ciphertext, where several rotations share them. The mean error of key switches is not in it.
-        """
-        if digits is None:
-            digits = self.cc.EvalFastRotationPrecompute(ciphertext)
-        return self._lowered(ciphertext, self._turned(ciphertext, index, digits))
-
-    def summed(self, ciphertext: Any, indices: Sequence[int]) -> Any:
-        """The ciphertext and its rotations, added up: they share digits, and one division by P."""
-        cc, digits = self.cc, self.cc.EvalFastRotationPrecompute(ciphertext)
-        wide = self._turned(ciphertext, indices[0], digits)
-        for index in indices[1:]:
-            cc.EvalAddInPlace(wide, self._turned(ciphertext, index, digits))
-        total = self._lowered(ciphertext, wide)
-        cc.EvalAddInPlace(total, ciphertext)
-        return total
-
-    def gathered(self, first: Any, turned: Sequence[tuple[int, Any]]) -> Any:
-        """The first ciphertext, and left rotations of others, added up: they share one division.
-
-        turned: (index, ciphertext); none: the first one itself.
-        """
-        wide: Any = None
-        for index, ciphertext in turned:
-            digits = self.cc.EvalFastRotationPrecompute(ciphertext)
-            found = self._turned(ciphertext, index, digits)
-            if wide is None:
-                wide = found
-            else:
-                self.cc.EvalAddInPlace(wide, found)
-        if wide is None:
-            return first
-        total = self._lowered(first, wide)
-        self.cc.EvalAddInPlace(total, first)
-        return total
-
-    def _turned(self, ciphertext: Any, index: int, digits: Any) -> Any:
-        """P times a rotation, modulo P Q."""
-        automorphism = self.automorphism(index) if index == CONJUGATION else index
-        return self.cc.EvalFastRotationExt(ciphertext, automorphism, digits, True)
-
-    def _lowered(self, ciphertext: Any, wide: Any) -> Any:
-        """What is P times too large, divided by it; ciphertext: of its level."""
-        centre = self._centre(self.params.num_towers - ciphertext.GetLevel())
-        centre.SetKeyTag(wide.GetKeyTag())
-        # Of one scale with it, or OpenFHE copies and multiplies it first.
-        centre.SetNoiseScaleDeg(wide.GetNoiseScaleDeg())
-        self.cc.EvalAddInPlace(wide, centre)
-        return self.cc.KeySwitchDown(wide)
-
-    def _centre(self, towers: int) -> Any:
-        """`key_switch.centre` twice, modulo so many primes of Q and those of P."""
-        if towers not in self._centres:
-            primes, count = self.extended_primes, len(self.primes)
-            half = key_switch.centre(primes, self.params.ring_dim, len(primes) - count)
-            half = np.concatenate([half[:towers], half[count:]])
-            zero = np.zeros((towers, self.params.ring_dim), np.uint64)
-            frame = self.cc.KeySwitchExt(self.ciphertext([zero, zero]), True)
-            blob = self._implant(openfhe.Serialize(frame, openfhe.BINARY), [half, half])
-            self._centres[towers] = openfhe.DeserializeCiphertextString(blob, openfhe.BINARY)
-        return self._centres[towers]
 
     def ciphertext(self, polynomials: Sequence[Residues]) -> Any:
         """Ciphertext of one to three polynomials; their number of towers fixes the level.
@@ -248,11 +167,6 @@ class CkksContext:
         # Drops nothing; but what OpenFHE has read is slow to copy, by 4 ms at ring 2^15.
         return _split(self.cc.Compress(whole, towers), counts)
 
-    def polynomials_of(self, ciphertext: Any) -> list[Residues]:
-        """The polynomials of a ciphertext, each of shape (towers, n)."""
-        rows = self.residues_of(ciphertext)
-        return np.split(rows, ciphertext.NumberCiphertextElements())
-
     def first_of(self, ciphertext: Any) -> Residues:
         """The first polynomial of a ciphertext of two, which loses the other."""
         ciphertext.RemoveElement(1)
@@ -261,14 +175,6 @@ class CkksContext:
     def mapped(self, column_map: ColumnMap, polynomial: Residues) -> Residues:
         """The map of a polynomial at level 0, to be rescaled by the last prime."""
         return column_map.apply(polynomial, self.primes, self.primes[-1])
-
-    def products(self, each: Sequence[Sequence[Residues]]) -> list[Any]:
-        """`ciphertexts` at twice the scale, as products before their rescaling."""
-        found = self.ciphertexts(each) if each else []
-        for ciphertext in found:
-            ciphertext.SetNoiseScaleDeg(2)
-            ciphertext.SetScalingFactor(ciphertext.GetScalingFactor() ** 2)
-        return found
 
     @cached_property
     def zero(self) -> Any:
@@ -298,20 +204,6 @@ class CkksContext:
 
     def _implant(self, frame: bytes, polynomials: Sequence[Residues]) -> bytes:
         return rns.implant(frame, np.concatenate(polynomials), self.extended_primes)
-
-    def load_evaluation_keys(self, relinearisation: Any, rotations: Sequence[Any]) -> None:
-        """Make keys usable for ciphertexts of this session, in OpenFHE's static maps."""
-        _LOADED.add(self.tag)
-        self.cc.InsertEvalMultKey([relinearisation], self.tag)
-        for key_map in rotations:
-            openfhe.CryptoContext.InsertEvalAutomorphismKey(key_map, self.tag)
-
-    def unload_evaluation_keys(self) -> None:
-        """This session needs its evaluation keys no more.
-
-        OpenFHE cannot forget those of one session: memory is freed when the last one is over.
-        """
-        unload(self.tag)
 
     def uniform_polynomial(self, seed: bytes, label: str) -> Residues:
         """Public uniform polynomial, from the joint seed."""
@@ -445,8 +337,8 @@ def ciphertext_frame(params: CkksParameters, towers: tuple[int, ...]) -> bytes:
 
 def unload(tag: str) -> None:
     """See `CkksContext.unload_evaluation_keys`."""
-    _LOADED.discard(tag)
-    if not _LOADED:
+    LOADED.discard(tag)
+    if not LOADED:
         _clear_keys()
 
 
@@ -457,7 +349,7 @@ def _clear_keys() -> None:
 
 def release() -> None:
     """Forget every context and key of this process (OpenFHE keeps them for ever otherwise)."""
-    _LOADED.clear()
+    LOADED.clear()
     _clear_keys()
     _open.cache_clear()
     _frames.cache_clear()

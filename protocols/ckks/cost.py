@@ -26,7 +26,7 @@ from protocols import model_refresh, refresh
 from protocols.ckks import residues as rns
 from protocols.ckks import subring
 from protocols.ckks.column_map import ColumnMap
-from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.flooding import Flooding, encode_complex
 from protocols.ckks.lift import lift
 from protocols.ckks.masks import draw_mask, mask_values

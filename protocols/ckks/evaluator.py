@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from protocols.ckks.context import CONJUGATION, CkksContext
+from protocols.ckks.context import CONJUGATION
+from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.packing import Layout
 from protocols.ckks.periodic import PeriodicLayout
 from protocols.ckks.residues import Residues

@@ -54,7 +54,7 @@ from numpy.typing import NDArray
 from scipy.special import chdtri, ndtri
 
 from protocols.ckks import residues as rns
-from protocols.ckks.context import CkksContext, message_primes, new_context
+from protocols.ckks.context import RingContext, message_primes, new_context
 from protocols.ckks.parameters import CkksParameters
 from protocols.ckks.residues import Residues
 from protocols.ckks.transform import to_slots
@@ -159,7 +159,7 @@ class Flooding:
         """s that an error vector's coefficients, shape (n,), leave over tau decryptions."""
         return -2 * math.log2(math.sqrt(12 * tau) * self.norm(error))
 
-    def draw(self, context: CkksContext, towers: int, randomness: RandomSource) -> Residues:
+    def draw(self, context: RingContext, towers: int, randomness: RandomSource) -> Residues:
         """Rounded coefficients as residues, shape (towers, n).
 
         Doubles beyond 2^53 are multiples of 2, 4, …, and would show what is added to them modulo
@@ -203,7 +203,7 @@ def standard_normal(count: int, randomness: RandomSource) -> Floats:
     return found
 
 
-def encode_complex(context: CkksContext, slots: NDArray[np.complex128], level: int = 0) -> Any:
+def encode_complex(context: RingContext, slots: NDArray[np.complex128], level: int = 0) -> Any:
     """Plaintext of complex slot values, shape (<= num_slots,), at the given level."""
     complex_cc, primes = _complex_context(context.params)
     if primes != context.primes:

@@ -23,7 +23,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.packing import next_power_of_two
 from protocols.errors import ParameterError

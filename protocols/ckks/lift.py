@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 
 from protocols.ckks import residues as rns
-from protocols.ckks.context import CkksContext, ciphertext_frame, zero_public_key
+from protocols.ckks.context import RingContext, ciphertext_frame, zero_public_key
 from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
 from protocols.ckks.residues import Residues
 from protocols.errors import PlatformError
@@ -22,7 +22,7 @@ _FORM, _OBJECT, _END, _FIELDS = 8, 16, 20, 40
 _COEFFICIENTS = (1).to_bytes(4, "little")
 
 
-def lift(context: CkksContext, polynomials: Sequence[Residues]) -> list[Residues]:
+def lift(context: RingContext, polynomials: Sequence[Residues]) -> list[Residues]:
     """Evaluation form in Q, shape (towers, n), of each.
 
     polynomials: coefficients modulo the first REFRESH_TOWERS primes, of integers in the middle half

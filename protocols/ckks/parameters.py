@@ -115,33 +115,3 @@ class CkksParameters:
     def max_log_qp(self) -> int:
         """Largest log2(QP) that we hold for 128-bit security at this ring [bits]."""
         return MAX_LOG_QP_128.get(self.ring_dim, RESERVED_BITS) - RESERVED_BITS
-
-
-def choose_parameters(
-    levels_per_iteration: int, *, secure: bool = True, ring_dim: int | None = None
-) -> CkksParameters:
-    """Smallest parameters for one iteration between two refreshes.
-
-    levels_per_iteration: what the update consumes [levels]; the refresh needs REFRESH_TOWERS
-    more primes, hence depth = levels + REFRESH_TOWERS - 1.
-
-    Raises:
-        ParameterError: no ring up to 2^17 is secure at this depth.
-    """
-    depth = levels_per_iteration + REFRESH_TOWERS - 1
-    if not secure:
-        return CkksParameters(ring_dim=ring_dim or 2048, depth=depth, security_bits=0)
-    rings = [ring_dim] if ring_dim else [r for r in MAX_LOG_QP_128 if r >= 8192]
-    for ring in rings:
-        for digits in (2, 3, 4):
-            # OpenFHE must be able to give every digit at least one prime.
-            if math.ceil((depth + 1) / digits) * (digits - 1) >= depth + 1:
-                continue
-            try:
-                return CkksParameters(ring_dim=ring, depth=depth, num_digits=digits)
-            except ParameterError:
-                continue
-    raise ParameterError(
-        f"depth={depth} levels fits no ring of {rings} at 128 bits; take a larger ring or a lower "
-        "polynomial degree, or the profile fast-insecure for a toy run"
-    )

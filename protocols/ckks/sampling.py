@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from protocols.aggregate.errors import quick_gaussian
 from protocols.ckks import residues as rns
-from protocols.ckks.context import CkksContext
+from protocols.ckks.context import RingContext
 from protocols.ckks.flooding import FRESH_ERROR_STD, encode_complex
 from protocols.ckks.residues import Residues
 from protocols.ckks.threads import each
@@ -32,7 +32,7 @@ def gaussian(ring_dim: int, std: float = FRESH_ERROR_STD) -> Integers:
     return quick_gaussian(std, ring_dim, ExpandedRandomness()).astype(np.int64)
 
 
-def in_q(context: CkksContext, coefficients: Integers, towers: int = 0) -> Residues:
+def in_q(context: RingContext, coefficients: Integers, towers: int = 0) -> Residues:
     """Evaluation form modulo so many primes of Q, all by default, shape (towers, n).
 
     By OpenFHE's encoder, which is faster than `transform`: slots of so small a polynomial at the
@@ -42,26 +42,26 @@ def in_q(context: CkksContext, coefficients: Integers, towers: int = 0) -> Resid
     return _encoded(context, slots, towers)
 
 
-def _encoded(context: CkksContext, slots: NDArray[np.complex128], towers: int) -> Residues:
+def _encoded(context: RingContext, slots: NDArray[np.complex128], towers: int) -> Residues:
     params = context.params
     plaintext = encode_complex(context, slots, params.num_towers - (towers or params.num_towers))
     nothing = context.nothing_at(towers or params.num_towers)
     return context.residues_of(context.cc.EvalAdd(nothing, plaintext))
 
 
-def in_pq(context: CkksContext, coefficients: Integers) -> Residues:
+def in_pq(context: RingContext, coefficients: Integers) -> Residues:
     """The same modulo the primes of Q and P."""
     rows = each(lambda prime: evaluations(coefficients, [prime]), context.special_primes)
     return np.concatenate([in_q(context, coefficients), *rows])
 
 
-def fresh_errors(context: CkksContext, count: int) -> list[Residues]:
+def fresh_errors(context: RingContext, count: int) -> list[Residues]:
     """So many independent errors, each of shape (towers, n)."""
     return [in_q(context, gaussian(context.params.ring_dim)) for _ in range(count)]
 
 
 def encryption(
-    context: CkksContext, b: Residues, a: Residues, towers: int = 0, message: Message = None
+    context: RingContext, b: Residues, a: Residues, towers: int = 0, message: Message = None
 ) -> tuple[Residues, Residues]:
     """A fresh encryption, (b v + e0 + m, a v + e1), v ternary, modulo so many primes of Q.
 

@@ -15,7 +15,8 @@ from typing import TypeVar, cast
 
 import numpy as np
 
-from protocols.ckks.context import CkksContext, unload
+from protocols.ckks.context import unload
+from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.parameters import CkksParameters
 from protocols.ckks.residues import Residues
 

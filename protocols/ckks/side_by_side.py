@@ -21,7 +21,7 @@ import numpy as np
 from protocols.ckks import residues as rns
 from protocols.ckks import subring
 from protocols.ckks.circuit import ColumnSum
-from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.packing import next_power_of_two
 from protocols.ckks.parameters import REFRESH_TOWERS

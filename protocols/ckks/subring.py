@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -32,21 +31,6 @@ from protocols.privacy.randomness import RandomSource
 _LOW = np.uint64((1 << 32) - 1)
 Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
-
-
-def project(polynomial: Residues, primes: Sequence[int], period: int) -> list[int]:
-    """The 2k coefficients of the subring, as integers between -Q / 2 and Q / 2.
-
-    polynomial: shape (len(primes), n); Q: the product of the primes; period: k.
-    """
-    rows = _coefficients(polynomial, primes, period)
-    modulus = prod(primes)
-    lifts = [modulus // p * pow(modulus // p, -1, p) for p in primes]
-    found = []
-    for column in zip(*rows, strict=True):
-        value = sum(c * lift for c, lift in zip(column, lifts, strict=True)) % modulus
-        found.append(value - modulus if value > modulus // 2 else value)
-    return found
 
 
 def embed(coefficients: Sequence[int], primes: Sequence[int], ring_dim: int) -> Residues:
@@ -79,7 +63,7 @@ def kernel(primes: Sequence[int], ring_dim: int, period: int, stream: RandomSour
     """
     found = drawn(primes, ring_dim, stream).reshape(len(primes), 2 * period, -1)
     found[:, :, -1] = 0
-    sums = _sums(found)
+    sums = sums_of(found)
     for row, total, prime in zip(found, sums, primes, strict=True):
         row[:, -1] = (-total % prime).astype(np.uint64)
     return found.reshape(len(primes), ring_dim)
@@ -148,18 +132,7 @@ def reversed_bits(count: int) -> NDArray[np.int64]:
 # -- transforms of 2k coefficients ----------------------------------------------------------------
 
 
-def _coefficients(polynomial: Residues, primes: Sequence[int], period: int) -> list[list[int]]:
-    """Of Y^0 … Y^(2k - 1), modulo each prime."""
-    towers, n = polynomial.shape
-    sums = _sums(polynomial.reshape(towers, 2 * period, -1))
-    inverses = _inverses(tuple(primes), n, 2 * period)
-    return [
-        [int(c) for c in matrix @ (row % prime) % prime]
-        for matrix, row, prime in zip(inverses, sums, primes, strict=True)
-    ]
-
-
-def _sums(chunks: Residues) -> NDArray[Any]:
+def sums_of(chunks: Residues) -> NDArray[Any]:
     """Along the last axis, not reduced: integers."""
     low, high = (chunks & _LOW).sum(axis=-1), (chunks >> np.uint64(32)).sum(axis=-1)
     total: NDArray[Any] = low.astype(object) + (high.astype(object) << 32)
@@ -169,17 +142,10 @@ def _sums(chunks: Residues) -> NDArray[Any]:
 @lru_cache(maxsize=16)
 def _matrices(primes: tuple[int, ...], n: int, count: int) -> tuple[NDArray[Any], ...]:
     """Of each prime: Y^j at the entries' `count` values of Y, shape (count, count), integers."""
-    return tuple(_powers(row, count, 1) for row in powers_of_root(primes, n, count))
+    return tuple(powers_of(row, count, 1) for row in powers_of_root(primes, n, count))
 
 
-@lru_cache(maxsize=16)
-def _inverses(primes: tuple[int, ...], n: int, count: int) -> tuple[NDArray[Any], ...]:
-    """Of each prime: from sums of n / count entries to coefficients."""
-    matrices = (_powers(row, count, -1).T for row in powers_of_root(primes, n, count))
-    return tuple(m * pow(n, -1, p) % p for m, p in zip(matrices, primes, strict=True))
-
-
-def _powers(phi: Residues, count: int, sign: int) -> NDArray[Any]:
+def powers_of(phi: Residues, count: int, sign: int) -> NDArray[Any]:
     """phi^(sign (2 rev(h) + 1) j), h: which chunk of entries; phi: its powers 0 … 2 count - 1."""
     exponents = sign * np.outer(2 * reversed_bits(count) + 1, np.arange(count)) % (2 * count)
     found: NDArray[Any] = phi.astype(object)[exponents]

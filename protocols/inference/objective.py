@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from parties.kernel.sums.integer_sums import Exact, lengths, products_of, row_scores, summed
+from parties.kernel.sums.integer_sums import Exact, lengths, row_scores, summed
 from protocols import symmetric
 from protocols.errors import ParameterError
 from protocols.one_sum import LARGEST, RANGES, OneSum, check_sizes
@@ -201,7 +201,7 @@ class ProductsObjective(OneSum):
     def exact_sum(self, x: Array, y: Array, name: str) -> Exact:
         """sum_i u_i u_i^T, each clipped, which moves no row of norm B."""
         u = np.column_stack([x, y.reshape(len(x), -1)])
-        return products_of(u, math.sqrt(self.norm_bound(self.kind)))
+        return symmetric.products_of(u, math.sqrt(self.norm_bound(self.kind)))
 
     def remarks(self) -> tuple[str, ...]:
         """What it spends, or that it is exact."""

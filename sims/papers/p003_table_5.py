@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from protocols.approximation import reciprocal_approximation, sigmoid_approximation
+from protocols.ckks.choice import choose_parameters
 from protocols.ckks.circuit import REFRESH_LEVEL, EncryptedGradient, RowUnits, iteration_levels
 from protocols.ckks.clip_circuit import (
     ClippedRows,
@@ -28,10 +29,9 @@ from protocols.ckks.clip_circuit import (
     clipped_terms,
     packed,
 )
-from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.packing import Layout
-from protocols.ckks.parameters import choose_parameters
 from protocols.updates.barrier import Barrier
 from protocols.updates.momentum import GradientDescent
 from sims.config import PROFILES

@@ -44,7 +44,8 @@ from parties.kernel.sums.integer_sums import Exact
 from parties.objectives import Contributor
 from parties.party import Party
 from parties.policy import Policy
-from protocols.aggregate.parameters import AggregateParameters, choose
+from protocols.aggregate.choice import choose
+from protocols.aggregate.parameters import AggregateParameters
 from protocols.errors import ParameterError, ProtocolError
 from protocols.gradients import GradientPlan
 from protocols.messages import (

@@ -29,7 +29,7 @@ from parties.account import Account
 from parties.data.schema import Classes, Label, NumericColumn, Offset, Targets, Weight
 from parties.data.shard import ClampCounts, Shard
 from parties.kernel import ephemeral_key
-from protocols.aggregate.parameters import choose
+from protocols.aggregate.choice import choose
 from protocols.curvature import Curvature, largest_row_sum
 from protocols.errors import CohortError
 from protocols.evaluation.objective import EvaluationObjective

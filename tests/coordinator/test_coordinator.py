@@ -208,7 +208,7 @@ from tests.sessions import small
 session, tags = small(rounds=2), set()
 
 def ask(step, outgoing):
-    tags.update(context._LOADED)
+    tags.update(context.LOADED)
     return session.ask(step, outgoing)
 
 session.run(ask)

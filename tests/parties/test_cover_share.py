@@ -14,7 +14,7 @@ from parties.kernel.cover_share import CoverShare
 from parties.kernel.key_share import KeyShare
 from protocols import sealed_shares
 from protocols.ckks import residues as rns
-from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluation import CkksContext
 from protocols.errors import CohortError, ParameterError, PolicyError, ProtocolError
 from protocols.messages import Body, new_signing_key, public_bytes
 from protocols.plan import Member

@@ -16,7 +16,7 @@ from parties.agent.vault import Vault
 from parties.kernel.sums.integer_sums import Exact
 from parties.policy import Policy
 from protocols import objectives
-from protocols.aggregate.parameters import choose
+from protocols.aggregate.choice import choose
 from protocols.errors import ParameterError, PolicyError, ProtocolError
 from protocols.evaluation.objective import EvaluationObjective
 from protocols.gradients import GradientPlan

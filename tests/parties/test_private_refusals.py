@@ -22,8 +22,9 @@ from parties.party import REFUSED, Party
 from parties.policy import Policy
 from parties.secure_aggregation import SecureAggregationParty
 from protocols import gradients
-from protocols.aggregate.fixed_point import decode, encode
-from protocols.aggregate.parameters import choose
+from protocols.aggregate.choice import choose
+from protocols.aggregate.coordinator_cipher import decode
+from protocols.aggregate.fixed_point import encode
 from protocols.curvature import Curvature
 from protocols.errors import CohortError, DataError, ParameterError, PolicyError
 from protocols.gradients import GradientPlan

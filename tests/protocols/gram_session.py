@@ -13,7 +13,7 @@ import numpy as np
 
 from protocols import decrypt, refresh
 from protocols.ckks import residues as rns
-from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.parameters import CkksParameters
 from protocols.contribute import contribution
 from protocols.gram import UNIT, GramSums, GramTask, collect, pack, row_sum_bound

@@ -9,9 +9,10 @@ import pytest
 
 from protocols import candidates as search
 from protocols import planner, traffic
+from protocols.ckks.choice import choose_parameters
 from protocols.ckks.circuit import iteration_levels
 from protocols.ckks.cost import UnitTimes, work
-from protocols.ckks.parameters import CkksParameters, choose_parameters
+from protocols.ckks.parameters import CkksParameters
 from protocols.ckks.tally import OPERATIONS
 from protocols.planner import cheapest_layout
 from protocols.rows import RowsPlan

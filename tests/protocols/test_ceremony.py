@@ -28,6 +28,7 @@ import pytest
 from protocols import decrypt, refresh
 from protocols.approximation import SIGMOID_DEGREES
 from protocols.ckks import residues as rns
+from protocols.ckks.choice import choose_parameters
 from protocols.ckks.circuit import gradient_levels
 from protocols.ckks.clear_rows import ClearRows
 from protocols.ckks.column_map import ColumnMap
@@ -35,7 +36,7 @@ from protocols.ckks.context import CONJUGATION
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.flooding import Flooding, rounding_std
 from protocols.ckks.packing import Layout
-from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters, choose_parameters
+from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
 from protocols.ckks.periodic import PeriodicLayout
 from protocols.curvature import Curvature
 from protocols.decrypt import fuse, release_error_std

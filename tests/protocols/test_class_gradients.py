@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from parties.data.shard import ClampCounts, Shard
 from parties.objectives import open_contributor
-from protocols.aggregate.parameters import choose
+from protocols.aggregate.choice import choose
 from protocols.curvature import row_sums
 from protocols.errors import ParameterError, PolicyError
 from protocols.gradients import GradientPlan, run_rule

@@ -18,9 +18,9 @@ import pytest
 from scipy import stats
 
 from protocols import decrypt, encrypted_model
-from protocols.ckks import subring
+from protocols.ckks import projection
 from protocols.ckks.column_map import powers_of_five
-from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.flooding import Flooding
 from protocols.ckks.parameters import CkksParameters
 from protocols.ckks.transform import coefficients, to_slots
@@ -74,7 +74,7 @@ SESSIONS: dict[str, Callable[[], Session]] = {
 def opened(session: Session) -> tuple[Floats, Flooding]:
     """Coefficients of what the run decrypts, without its flooding; and that."""
     found: list[Floats] = []
-    fuse, project = decrypt.fuse, subring.project
+    fuse, project = decrypt.fuse, projection.project
 
     def take(message: Any, primes: Any) -> None:
         if not found:
@@ -95,7 +95,7 @@ def opened(session: Session) -> tuple[Floats, Flooding]:
     with (
         patch.object(Flooding, "draw", none),
         patch.object(decrypt, "fuse", fused),
-        patch.object(encrypted_model.subring, "project", projected),
+        patch.object(encrypted_model.projection, "project", projected),
     ):
         session.run()
     return found[0], flooding_of(session.plan)

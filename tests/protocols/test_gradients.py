@@ -17,7 +17,7 @@ from scipy import stats
 
 from parties.kernel.sums.integer_sums import Exact, PartSum
 from parties.objectives import open_contributor
-from protocols.aggregate.parameters import choose
+from protocols.aggregate.choice import choose
 from protocols.errors import CohortError, MessageError, ParameterError
 from protocols.gradients import GradientPlan, read_point, run_rule
 from protocols.messages import Body

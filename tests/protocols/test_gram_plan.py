@@ -84,7 +84,7 @@ def test_contribution() -> None:
 
 def test_flooding_leaves_three_digits_at_128_bits() -> None:
     """Ring 2^15, 9 features, 2 outputs, 2 parties, 60 iterations: right to 1e-3 (std)."""
-    from protocols.ckks.parameters import choose_parameters
+    from protocols.ckks.choice import choose_parameters
     from protocols.gram_training import LEVELS
 
     ckks = choose_parameters(LEVELS)

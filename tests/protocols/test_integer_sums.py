@@ -23,16 +23,17 @@ from parties.kernel.sums.integer_sums import (
     added,
     held,
     log_sum,
-    products_of,
     row_scores,
 )
 from parties.objectives import open_contributor
-from protocols.aggregate.fixed_point import decode, encode
-from protocols.aggregate.parameters import choose
+from protocols.aggregate.choice import choose
+from protocols.aggregate.coordinator_cipher import decode
+from protocols.aggregate.fixed_point import encode
 from protocols.gradients import GradientPlan
 from protocols.objectives import DualObjective, RowObjective
 from protocols.privacy.calibrate.one_sum import plan_sum
 from protocols.privacy.randomness import SeededRandomness
+from protocols.symmetric import products_of
 from tests.protocols.test_gradients import PRIVACY, make_plan
 from tests.protocols.test_one_sum import FIGURES, PROMISE, SUMS
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from coordinator.replay import replay
 from protocols.ckks import residues as rns
-from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluation import CkksContext
 from protocols.keygen import RELINEARISE
 from protocols.messages import Body
 from tests import exact

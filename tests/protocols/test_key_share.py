@@ -23,7 +23,7 @@ from parties.kernel.key_share import KeyShare
 from protocols import decrypt
 from protocols.ckks import residues as rns
 from protocols.ckks.column_map import ColumnMap
-from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.evaluator import Evaluator
 from protocols.ckks.flooding import FRESH_ERROR_STD, Flooding
 from protocols.ckks.masks import mask_bits

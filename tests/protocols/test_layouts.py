@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from protocols.ckks.choice import choose_parameters
 from protocols.ckks.packing import next_power_of_two
-from protocols.ckks.parameters import choose_parameters
 from protocols.errors import ParameterError
 from protocols.planner import NEARLY, cheapest_layout, iteration_work
 from protocols.rows import RowsPlan

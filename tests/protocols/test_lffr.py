@@ -12,8 +12,9 @@ import pytest
 from scipy import stats
 
 from protocols.approximation import sigmoid_approximation
+from protocols.ckks.choice import choose_parameters
 from protocols.ckks.lffr_circuit import LFFR_LEVELS
-from protocols.ckks.parameters import CkksParameters, choose_parameters
+from protocols.ckks.parameters import CkksParameters
 from protocols.contribute import check_outputs
 from protocols.curvature import largest_row_sum
 from protocols.decrypt import release_error_std

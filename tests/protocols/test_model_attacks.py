@@ -22,7 +22,7 @@ from parties.kernel.pads import Pads
 from protocols.ckks import residues as rns
 from protocols.ckks import subring
 from protocols.ckks.clear_rows import ClearRows
-from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.masks import mask_bits
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.ckks.trace_map import TraceMap

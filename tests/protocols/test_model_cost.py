@@ -13,8 +13,9 @@ import pytest
 
 from protocols import model_cost, planner
 from protocols.ckks import clear_rows, cost, evaluator, periodic
+from protocols.ckks.choice import choose_parameters
 from protocols.ckks.clear_rows import ClearRows, MemoryBudget
-from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters, choose_parameters
+from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
 from protocols.ckks.periodic import Way
 from protocols.ckks.tally import OPERATIONS
 from protocols.errors import ParameterError

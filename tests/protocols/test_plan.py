@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from protocols.approximation import reciprocal_approximation
-from protocols.ckks.parameters import CkksParameters, choose_parameters
+from protocols.ckks.choice import choose_parameters
+from protocols.ckks.parameters import CkksParameters
 from protocols.errors import CohortError, ParameterError
 from protocols.plan import PLAN_VERSION
 from protocols.plans import plan_from_dict

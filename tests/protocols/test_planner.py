@@ -15,9 +15,10 @@ import pytest
 
 from protocols import planner, traffic
 from protocols.ckks import cost, evaluator
+from protocols.ckks.choice import choose_parameters
 from protocols.ckks.circuit import REFRESH_LEVEL
-from protocols.ckks.context import CkksContext
-from protocols.ckks.parameters import CkksParameters, choose_parameters
+from protocols.ckks.evaluation import CkksContext
+from protocols.ckks.parameters import CkksParameters
 from protocols.ckks.tally import OPERATIONS
 from protocols.serialise import to_plain
 from protocols.updates.update import Update

@@ -12,7 +12,7 @@ import openfhe
 
 from coordinator.coordinator import Coordinator
 from parties.kernel.key_share import KeyShare
-from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.parameters import CkksParameters
 from tests.scripts import ROOT
 from tests.sessions import N, small
@@ -77,7 +77,7 @@ def test_a_forked_child_refuses() -> None:
         warnings.simplefilter("ignore")
         import numpy as np
         from parties.kernel.key_share import KeyShare
-        from protocols.ckks.context import CkksContext
+        from protocols.ckks.evaluation import CkksContext
         from protocols.ckks.flooding import Flooding
         from protocols.ckks.parameters import CkksParameters
         from protocols.errors import PlatformError

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from protocols.aggregate.parameters import choose
+from protocols.aggregate.choice import choose
 from protocols.approximation import Polynomial
 from protocols.ckks.parameters import CkksParameters
 from protocols.errors import MessageError, ParameterError

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from protocols.ckks import residues as rns
-from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.parameters import CkksParameters
 from protocols.errors import MessageError, ProtocolError
 from protocols.messages import Body

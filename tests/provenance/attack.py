@@ -18,7 +18,7 @@ import numpy as np
 
 from parties.kernel.key_share import KeyShare
 from protocols.ckks import residues as rns
-from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.parameters import NARROW_ERROR_STD
 from protocols.ckks.residues import Residues
 from tests import exact

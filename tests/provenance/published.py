@@ -7,7 +7,7 @@ from typing import Any
 
 from protocols import cover, decrypt, keygen, model_gradient, refresh
 from protocols.ckks import residues as rns
-from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.ckks.residues import Residues
 from protocols.commitments import KEYS, ROWS

@@ -20,7 +20,7 @@ from parties.encrypted_model import EncryptedModelParty
 from parties.kernel.aggregate_share import AggregateShare
 from parties.kernel.key_share import KeyShare
 from protocols.ckks import residues as rns
-from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.messages import Body, public_bytes
 from protocols.samples import Sample

@@ -20,7 +20,7 @@ import numpy as np
 
 from protocols import agree, commitments, decrypt, keygen, refresh
 from protocols.ckks import residues as rns
-from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.residues import Residues
 from protocols.commitments import KEYS, ROWS, Opening, Terms
 from protocols.encrypted_rows import PROTOCOL

@@ -12,8 +12,8 @@ import pytest
 
 from parties.kernel.key_share import KeyShare
 from protocols.ckks import residues as rns
-from protocols.ckks.context import CkksContext
-from protocols.ckks.parameters import choose_parameters
+from protocols.ckks.choice import choose_parameters
+from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.residues import Residues
 from tests import exact
 from tests.helpers import party_names

@@ -14,7 +14,7 @@ import parties.kernel.key_share as key_share
 from parties.kernel.key_share import KeyShare
 from protocols.aggregate.gaussian import narrow_gaussian
 from protocols.ckks import residues as rns
-from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.flooding import FRESH_ERROR_STD
 from protocols.ckks.residues import add, negate
 from protocols.errors import ProtocolError

@@ -18,7 +18,7 @@ from coordinator.costs import Costs
 from parties.data.schema import CategoricalColumn, Label, NumericColumn, Schema
 from parties.data.shard import encode_shard
 from protocols.approximation import reciprocal_approximation, sigmoid_approximation
-from protocols.ckks.parameters import choose_parameters
+from protocols.ckks.choice import choose_parameters
 from protocols.plan import Member, PrivacyPlan
 from protocols.protocol import PHASES, phase_of, sequence
 from protocols.rows import RowsPlan

@@ -8,7 +8,8 @@ from functools import cache
 import pytest
 from typer.testing import CliRunner
 
-from protocols.ckks.parameters import CkksParameters, choose_parameters
+from protocols.ckks.choice import choose_parameters
+from protocols.ckks.parameters import CkksParameters
 from sims import explain
 from sims.cli import app
 from tests.helpers import make_plan

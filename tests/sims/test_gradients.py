@@ -16,7 +16,7 @@ from sklearn.datasets import load_wine
 from sklearn.linear_model import LogisticRegression
 
 from ciphercohort import FederatedLogisticRegression
-from protocols.aggregate.parameters import choose
+from protocols.aggregate.choice import choose
 from protocols.errors import CohortError, ParameterError, ProtocolError
 from protocols.privacy.calibrate import sums
 from protocols.privacy.calibrate.calibration import Calibration

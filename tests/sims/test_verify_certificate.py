@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from protocols.arithmetic import allowances
+from protocols.ckks.choice import choose_parameters
 from protocols.ckks.circuit import iteration_levels
-from protocols.ckks.parameters import choose_parameters
 from protocols.plan import PrivacyPlan
 from protocols.privacy.search import find_setting
 from protocols.privacy.shares import NoiseSplit

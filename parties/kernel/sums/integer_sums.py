@@ -32,7 +32,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols import symmetric
 from protocols.errors import DataError
 
 Array = NDArray[np.float64]
@@ -349,17 +348,6 @@ def added(parts: Callable[[slice], Array], rows: int, length: int, largest: floa
             for total, each in ((high, whole), (low, rest))
         )
     return Exact((high << REST_BITS) + low, bits + REST_BITS)
-
-
-def products_of(x: Array, bound: float) -> Exact:
-    """`symmetric.flat` of sum_i x_i x_i^T for rows of norm at most `bound`, which is public.
-
-    Of rows of integers, so that |x x^T - y y^T|^2 <= 2 bound^4 holds of them as of any rows.
-    """
-    rows = IntegerRows(x, bound)
-    d = x.shape[1]
-    found = rows.products(lambda some: rows.x[some])
-    return Exact(found[np.triu_indices(d)], 2 * rows.bits).times(symmetric.weights(d))
 
 
 def _blocks(rows: int, width: int) -> Iterator[slice]:

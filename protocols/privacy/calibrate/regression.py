@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from protocols import arithmetic
+from protocols.ckks.choice import choose_parameters
 from protocols.ckks.lffr_circuit import LFFR_LEVELS
-from protocols.ckks.parameters import CkksParameters, choose_parameters
+from protocols.ckks.parameters import CkksParameters
 from protocols.curvature import Curvature, largest_row_sum
 from protocols.errors import ParameterError
 from protocols.gram import layout_for, row_sum_bound

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from protocols import arithmetic
 from protocols.approximation import Approximation
-from protocols.ckks.parameters import choose_parameters
+from protocols.ckks.choice import choose_parameters
 from protocols.curvature import LOGISTIC, Curvature, largest_row_sum
 from protocols.decrypt import release_error_std
 from protocols.errors import ParameterError

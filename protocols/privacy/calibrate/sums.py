@@ -12,7 +12,8 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
 
-from protocols.aggregate.parameters import AggregateParameters, choose
+from protocols.aggregate.choice import choose
+from protocols.aggregate.parameters import AggregateParameters
 from protocols.aggregate.security import NOISE_STD, TAIL
 from protocols.errors import ParameterError
 from protocols.gradients import GradientPlan

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.ckks import residues as rns
-from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluation import CkksContext
 
 Integers = NDArray[np.object_]
 

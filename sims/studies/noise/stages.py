@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 from parties.objectives import open_contributor
 from protocols import gradients, labels, model_gradient
 from protocols.aggregate import setup
-from protocols.aggregate.cipher import CoordinatorCipher
+from protocols.aggregate.coordinator_cipher import CoordinatorCipher
 from protocols.aggregate.wire import sum_messages
 from protocols.ckks import residues as rns
 from protocols.ckks import subring
-from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.evaluator import EncryptedVector
 from protocols.ckks.packing import Layout
 from protocols.ckks.parameters import REFRESH_TOWERS

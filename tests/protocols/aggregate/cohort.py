@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from parties.kernel.aggregate_share import AggregateShare
 from protocols.aggregate import setup, wire
-from protocols.aggregate.cipher import CoordinatorCipher, session_digest
+from protocols.aggregate.cipher import session_digest
+from protocols.aggregate.coordinator_cipher import CoordinatorCipher
 from protocols.aggregate.ntt import Residues
 from protocols.aggregate.parameters import AggregateParameters
 from protocols.messages import Ask, Body, new_signing_key, public_bytes

@@ -7,14 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocols.aggregate.fixed_point import decode, encode
-from protocols.aggregate.parameters import (
-    MAX_LOG_Q_128,
-    AggregateParameters,
-    choose,
-    is_prime,
-    smallest_modulus,
-)
+from protocols.aggregate.choice import choose, smallest_modulus
+from protocols.aggregate.coordinator_cipher import decode
+from protocols.aggregate.fixed_point import encode
+from protocols.aggregate.parameters import MAX_LOG_Q_128, AggregateParameters, is_prime
 from protocols.aggregate.security import (
     NOISE_STD,
     RLWE_STD,

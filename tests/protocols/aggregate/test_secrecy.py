@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from protocols.aggregate.choice import choose
 from protocols.aggregate.ntt import ring_of
-from protocols.aggregate.parameters import choose
 from tests.protocols.aggregate.cohort import Cohort, make_cohort
 
 LENGTH = 2048

@@ -11,7 +11,7 @@ from scipy import stats
 
 from protocols import labels, signed_values
 from protocols.aggregate import setup
-from protocols.aggregate.parameters import choose
+from protocols.aggregate.choice import choose
 from protocols.errors import MessageError, PolicyError, ProtocolError
 from protocols.messages import Body, new_signing_key
 from protocols.signed_values import SignedValue

@@ -13,8 +13,9 @@ from scipy import stats
 
 from parties.kernel.aggregate_share import AggregateShare
 from protocols.aggregate import wire
+from protocols.aggregate.choice import choose
 from protocols.aggregate.cipher import public_element
-from protocols.aggregate.parameters import AggregateParameters, choose
+from protocols.aggregate.parameters import AggregateParameters
 from protocols.errors import DataError, ParameterError, PolicyError, ProtocolError
 from protocols.messages import Body
 from tests.protocols.aggregate.cohort import SEED, SESSION, make_cohort

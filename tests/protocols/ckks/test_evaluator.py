@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from protocols.ckks.circuit import ColumnSum
-from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.packing import Layout
 from protocols.ckks.parameters import CkksParameters

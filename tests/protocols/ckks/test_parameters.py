@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from protocols.approximation import SIGMOID_DEGREES
+from protocols.ckks.choice import choose_parameters
 from protocols.ckks.circuit import gradient_levels
-from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.parameters import (
     MAX_LOG_QP_128,
     MIN_RING_DIM,
     REFRESH_TOWERS,
     RESERVED_BITS,
     CkksParameters,
-    choose_parameters,
 )
 from protocols.errors import ParameterError
 from tests.helpers import make_link

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from protocols.ckks import residues as rns
-from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.parameters import CkksParameters
 from protocols.errors import MessageError
 

@@ -9,7 +9,7 @@ from scipy import stats
 
 from protocols.aggregate.gaussian import narrow_gaussian
 from protocols.ckks import residues as rns
-from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.flooding import FRESH_ERROR_STD
 from protocols.ckks.parameters import CkksParameters
 from protocols.ckks.sampling import encryption, fresh_errors, gaussian, in_q, ternary

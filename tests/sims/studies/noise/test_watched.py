@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from protocols.ckks.context import CkksContext
+from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.parameters import CkksParameters
 from protocols.privacy.calibrate import rows
 from protocols.rows import RowsPlan
