@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from protocols.errors import ParameterError, PolicyError, PrivacyError
 from protocols.privacy.ledger import Ledger
 
 if TYPE_CHECKING:
+    from protocols.privacy.accounting import Event
     from protocols.privacy.mechanism import Mechanism
 
 
@@ -22,6 +24,8 @@ class Account:
     on the party's rows has been made (`spend`); `commit` notes the regular end. A process that dies
     in between leaves the run spent.
 
+    booked: law of the run's noise and its cost, mu^2 if Gaussian, epsilon if Laplace.
+
     Raises:
         ParameterError: a ledger without a data set's name.
     """
@@ -32,6 +36,7 @@ class Account:
         self._ledger, self._dataset = ledger, dataset
         self._open: str | None = None
         self._spent = False
+        self.booked = ("", 0.0)
 
     @property
     def is_kept(self) -> bool:
@@ -57,6 +62,7 @@ class Account:
             PolicyError: the budget would be overdrawn, or a run is open already.
         """
         if self._ledger is None:
+            self.booked = _cost(cost.events)
             return
         if self._open is not None:
             raise PolicyError("this party has already reserved its budget for a run")
@@ -69,6 +75,7 @@ class Account:
             )
         except PrivacyError as error:
             raise PolicyError(f"the privacy budget is refused: {error}") from None
+        self.booked = _cost(cost.events)
 
     def spend(self) -> None:
         """From here on the run cannot be taken back."""
@@ -88,10 +95,21 @@ class Account:
 
     def state(self) -> dict[str, Any]:
         """For `restore`, in JSON's types."""
-        return {"open": self._open, "spent": self._spent}
+        return {"open": self._open, "spent": self._spent, "booked": list(self.booked)}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on with a run; one that the ledger has closed since the state was taken is over."""
         held, self._spent = state["open"], bool(state["spent"])
+        law, cost = state.get("booked", ("", 0.0))
+        self.booked = str(law), float(cost)
         is_open = self._ledger is not None and held is not None and self._ledger.is_open(held)
         self._open = held if is_open else None
+
+
+def _cost(events: Sequence[Event]) -> tuple[str, float]:
+    """As `SumsSheet.cost`, and of which law; of releases of no law or of two: none, which is 0."""
+    powers = {"gaussian": 2, "laplace": 1}
+    (law, *others) = {event.kind for event in events} or {""}
+    if others or law not in powers:
+        return "", 0.0
+    return law, math.fsum(e.count * e.noise_multiplier ** -powers[law] for e in events)

@@ -120,7 +120,7 @@ class RowContributor(Contributor):
             total.add(self._weight * parts, self._row_weights[rows])
         found = np.zeros((self._x.shape[1], self._task.outputs), object)
         found[:, 0] = total.exact.units
-        return Exact(found.ravel(), total.bits)
+        return Exact(found.ravel(), total.bits, total.limit)
 
 
 class DualContributor(Contributor):

@@ -16,7 +16,7 @@ from parties.coins import Coins
 from parties.data.shard import Shard
 from parties.data.views import Views
 from parties.kernel.order import order_coins, shuffled
-from parties.kernel.private import HiddenError, Private
+from parties.kernel.private import HiddenError, Private, Terms
 from parties.party_protocol import PartyProtocol, Seal, half_of
 from parties.policy import Policy
 from parties.recompute import recompute
@@ -212,6 +212,7 @@ class Party:
         step, request = meta["last"]
         self._last = (step, request, reply, Body()) if step else None
         self._heard, self.seen = dict.fromkeys(meta["heard"]), meta["seen"]
+        self._account.restore(meta["account"])
         if meta["plan"]:
             self._plan = plan_from_dict(meta["plan"])
             self._policy.check(self._plan)  # the owner may have changed it meanwhile
@@ -224,7 +225,6 @@ class Party:
             except HiddenError as hidden:
                 _tell_owner(self.name, "restart", hidden.__cause__)
                 raise PolicyError(REFUSED) from None
-        self._account.restore(meta["account"])
 
     # -- checks ---------------------------------------------------------------------------------
 
@@ -345,6 +345,12 @@ class Party:
         return self._private.keep(shuffled(shard, self._order))
 
     def _open_half(self, plan: RunPlan, rows: Shard) -> PartyProtocol:
+        self._private.terms = Terms(
+            exact=self._policy.exact_sums,
+            colluders=self._policy.min_colluders,
+            booked=self._account.booked,
+            spend=self._account.spend,
+        )
         return half_of(plan).open(  # such as `encrypted_rows.EncryptedRowsParty`
             plan,
             self.name,

@@ -29,8 +29,8 @@ import math
 from typing import Any
 
 from protocols.circuit_plan import CircuitPlan
+from protocols.ckks.choice import smallest_mask_bits
 from protocols.ckks.flooding import STATISTICAL_SECURITY_BITS, slot_std
-from protocols.ckks.masks import smallest_mask_bits
 from protocols.errors import ParameterError
 from protocols.slot_bounds import LARGEST_SLOT
 

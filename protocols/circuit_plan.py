@@ -11,8 +11,8 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from protocols.ckks.choice import smallest_room
 from protocols.ckks.column_map import ColumnMap
-from protocols.ckks.masks import smallest_room
 from protocols.ckks.parameters import CkksParameters
 from protocols.errors import ParameterError
 from protocols.plan import PrivacyPlan, RunPlan

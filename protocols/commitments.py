@@ -43,7 +43,7 @@ from typing import Any, TypeVar
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from protocols import signed_values
+from protocols import signed_messages, signed_values
 from protocols.errors import MessageError, PolicyError, ProtocolError
 from protocols.labels import commit_of, repeated
 from protocols.messages import Body, Exchange, Fold, to_everyone
@@ -211,7 +211,7 @@ class Opening:
         message = self._message
         if message is None:
             raise PolicyError(f"no {self._terms.phase.what} are committed to and unopened")
-        commitments = signed_values.of_request(request)
+        commitments = signed_messages.of_request(request)
         self._terms.check(commitments)
         if commitments[self._name].value != digest_of(message.digests):
             raise ProtocolError(f"the commitment of {self._name!r} is not the one that it sent")
@@ -243,7 +243,7 @@ class Opening:
         """
         if not self._commitments:
             raise PolicyError(f"no {self._terms.phase.what} were opened")
-        endorsements = signed_values.of_request(request)
+        endorsements = signed_messages.of_request(request)
         self._terms.check_endorsements(self._commitments, endorsements)
 
     def _sign(self, kind: str, value: str) -> SignedValue:
@@ -361,9 +361,9 @@ class Gathering:
         Raises:
             ProtocolError: see `Terms.check`.
         """
-        self._commitments = signed_values.replied(replies)
+        self._commitments = signed_messages.replied(replies)
         self._terms.check(self._commitments)
-        return signed_values.to_request(self._commitments)
+        return signed_messages.to_request(self._commitments)
 
     def take(self, name: str, body: Body) -> Body:
         """One party's message, opened.
@@ -396,7 +396,7 @@ class Gathering:
             if name not in self._endorsements:
                 self.take(name, reply_of(replies, name))
         self._terms.check_endorsements(self._commitments, self._endorsements)
-        return signed_values.to_request({n: self._endorsements[n] for n in self._terms.roster})
+        return signed_messages.to_request({n: self._endorsements[n] for n in self._terms.roster})
 
 
 def opened(terms: Terms, request: Body, fold: Fold) -> Exchange[Body]:

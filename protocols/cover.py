@@ -55,7 +55,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
-from protocols import signed_values
+from protocols import signed_messages, signed_values
 from protocols.circuit_plan import CircuitPlan
 from protocols.errors import ProtocolError
 from protocols.messages import Ask, Body, Exchange, to_everyone
@@ -104,7 +104,7 @@ def deal(half: CircuitHalf, request: Request) -> Body:
     Raises:
         MessageError: malformed keys. ProtocolError: a key is not signed by its party.
     """
-    return Body(blobs=half.held.deal(signed_values.of_request(request.body)))
+    return Body(blobs=half.held.deal(signed_messages.of_request(request.body)))
 
 
 def hold(half: CircuitHalf, request: Request) -> Body:
@@ -130,10 +130,10 @@ def share(plan: CircuitPlan, seed: bytes) -> Exchange[None]:
         return
     names, bound = plan.names, binding(seed)
     replies = yield to_everyone(KEYS, names, Body())
-    keys = signed_values.replied(replies)
+    keys = signed_messages.replied(replies)
     text = partial(signed_values.cover_key_text, bound)
     signed_values.check("cover key", text, plan.roster, keys)
-    replies = yield to_everyone(DEAL, names, signed_values.to_request(keys))
+    replies = yield to_everyone(DEAL, names, signed_messages.to_request(keys))
     dealt: dict[str, dict[str, bytes]] = {}
     for member in plan.members:
         name, receivers = member.name, others(names, member.name)

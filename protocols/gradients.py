@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -381,19 +381,11 @@ def _check_range(plan: GradientPlan) -> None:
 # -- party half -----------------------------------------------------------------------------------
 
 
-class SumHalf(Protocol):
-    """A party's secret in a round: `parties.kernel.aggregate_share.AggregateShare`."""
-
-    def encrypt(self, t: int, values: Any) -> Any:
-        """The ciphertext of round t, once; values: float64, or units of the cipher's scale."""
-        ...
-
-
 def contribute(half: SumsHalf, request: Request) -> Body:
-    """Reply to `round/t`."""
-    values = half.noisy(request.index, request.body)
-    sent = answer_round(half.plan, half.secret, request.index, values)
-    return Body(half.remark(), sent.blobs)
+    """Reply to `round/t`: what rows add, noise included, encrypted."""
+    point = read_point(half.plan, request.body, half.plan.length)
+    sent = half.session.round(request.index, point)
+    return Body(half.remark(), (pack(half.plan.cipher, sent),))
 
 
 def read_point(plan: RunPlan, request: Body, length: int) -> Vector:
@@ -408,19 +400,6 @@ def read_point(plan: RunPlan, request: Body, length: int) -> Vector:
     if not np.isfinite(point).all():
         raise MessageError("the point of a round is not finite: the training has diverged")
     return point
-
-
-def answer_round(plan: GradientPlan, secret: SumHalf, t: int, values: Exact) -> Body:
-    """Reply to `round/t`: values, noise included, encrypted.
-
-    Noise beyond its tail is cut off at the range: a refusal would tell of the value.
-
-    Raises:
-        PolicyError: the round was answered.
-    """
-    largest = plan.cipher.max_units
-    units = np.clip(values.on(plan.cipher.scale_bits), -largest, largest)
-    return Body(blobs=(pack(plan.cipher, secret.encrypt(t, units)),))
 
 
 # -- coordinator half -----------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from protocols import signed_values
+from protocols import signed_messages, signed_values
 from protocols.circuit_plan import CircuitPlan
 from protocols.messages import Body, Exchange, to_everyone
 from protocols.protocol import Request
@@ -45,7 +45,7 @@ def agree(half: Any, request: Request) -> Body:
     Raises:
         MessageError: malformed keys. ProtocolError: a key is not signed by its party.
     """
-    half.pads.agree(signed_values.of_request(request.body))
+    half.pads.agree(signed_messages.of_request(request.body))
     return Body()
 
 
@@ -58,6 +58,6 @@ def agreement(plan: CircuitPlan, seed: bytes, endorsements: Body) -> Exchange[No
     Raises:
         ProtocolError: a key is not signed by its party; names it.
     """
-    keys = signed_values.replied((yield to_everyone(KEYS, plan.names, endorsements)))
+    keys = signed_messages.replied((yield to_everyone(KEYS, plan.names, endorsements)))
     signed_values.check("pad key", partial(signed_values.pad_key_text, seed), plan.roster, keys)
-    yield to_everyone(AGREE, plan.names, signed_values.to_request(keys))
+    yield to_everyone(AGREE, plan.names, signed_messages.to_request(keys))

@@ -55,34 +55,6 @@ class SignedValue:
         return Body(asdict(self))
 
 
-def replied(replies: Mapping[str, Body]) -> dict[str, SignedValue]:
-    """The values of all replies, by party.
-
-    Raises:
-        ProtocolError: a reply holds no value; names its party.
-    """
-    values = {}
-    for name, reply in replies.items():
-        try:
-            values[name] = SignedValue.of(dict(reply.meta))
-        except MessageError as error:
-            raise ProtocolError(f"party {name!r}: {error}", culprit=name) from None
-    return values
-
-
-def to_request(values: Mapping[str, SignedValue]) -> Body:
-    """Everyone's values, for everyone."""
-    return Body({"signed": {name: asdict(value) for name, value in values.items()}})
-
-
-def of_request(request: Body) -> dict[str, SignedValue]:
-    """Inverse of `to_request`. Raises MessageError: no values, or malformed ones."""
-    signed = request.meta.get("signed")
-    if not isinstance(signed, dict):
-        raise MessageError("the step hands out no signed values")
-    return {str(name): SignedValue.of(fields) for name, fields in signed.items()}
-
-
 def check(
     kind: str, text: SignedText, roster: Mapping[str, str], values: Mapping[str, SignedValue]
 ) -> None:

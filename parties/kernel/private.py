@@ -6,6 +6,8 @@ what is wrong; from the first look at a row on, whatever is raised ends as `Hidd
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar, cast
 
@@ -24,6 +26,20 @@ class Account(Protocol):
         ...
 
 
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What an owner agreed to, for the sessions that are made of its rows.
+
+    exact: sums without noise; colluders: how many it fears; booked: law of the noise and
+    `SumsSheet.cost` that its account counts, None: all; spend: the run counts from here on.
+    """
+
+    exact: bool = True
+    colluders: int = 0
+    booked: tuple[str, float] | None = None
+    spend: Callable[[], None] = lambda: None
+
+
 class HiddenError(Exception):
     """Something went wrong where rows are open; its cause is for their owner's log alone."""
 
@@ -38,6 +54,7 @@ class Private:
 
     def __init__(self, account: Account) -> None:
         self._account = account
+        self.terms = Terms(exact=False, booked=("", 0.0), spend=account.spend)
         self._inside = self._touched = False
 
     def keep(self, value: T) -> T:
@@ -114,3 +131,8 @@ def opened(rows: Any) -> Any:
         rows._private.touch()
         return rows._value
     return rows
+
+
+def terms_of(rows: Any) -> Terms:
+    """What their owner agreed to; rows that have no boundary are in the open."""
+    return rows._private.terms if isinstance(rows, Kept) else Terms()

@@ -16,21 +16,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols import agree, signed_values
+from protocols import agree, signed_messages, signed_values
 from protocols.aggregate.parameters import AggregateParameters
 from protocols.errors import ProtocolError
 from protocols.labels import OPENING_KEY
 from protocols.messages import Body, Exchange, to_everyone
 from protocols.protocol import Request
 from protocols.signed_values import SignedValue
-
-if TYPE_CHECKING:
-    from parties.kernel.sums.integer_sums import Exact
 
 MASK_KEYS = "mask-keys"
 Masked = NDArray[np.uint16]
@@ -49,17 +46,13 @@ class OpeningHalf(Protocol):
 
 
 class SumsHalf(Protocol):
-    """One party of secure aggregation; secret: from `begin` on."""
+    """One party of secure aggregation; session: `parties.kernel.sums_session.SumsSession`."""
 
     plan: Any
-    secret: Any
+    session: Any
 
     def begin(self, seeds: Mapping[str, str]) -> None:
         """Make the secret; seeds: everybody's."""
-        ...
-
-    def noisy(self, t: int, request: Body) -> Exact:
-        """What this party adds to the sum of round t, noise included."""
         ...
 
     def remark(self) -> Mapping[str, str]:
@@ -85,12 +78,12 @@ def check_keys(digest: bytes, roster: Mapping[str, str], keys: Mapping[str, Sign
 def give_key(half: SumsHalf, request: Request) -> Body:
     """Reply to `mask-keys`: makes the secret."""
     half.begin(agree.seeds_of(request.body))
-    return answer_mask_keys(half.secret)
+    return answer_mask_keys(half.session)
 
 
 def give_opening(half: SumsHalf, request: Request) -> Body:
     """Reply to `opening-key`."""
-    return answer_opening_key(half.secret, request.body)
+    return answer_opening_key(half.session, request.body)
 
 
 def answer_mask_keys(secret: OpeningHalf) -> Body:
@@ -104,7 +97,7 @@ def answer_opening_key(secret: OpeningHalf, request: Body) -> Body:
     Raises:
         MessageError: malformed keys. ProtocolError: see `check_keys`.
     """
-    keys = signed_values.of_request(request)
+    keys = signed_messages.of_request(request)
     return Body(blobs=(secret.masked_secret(keys).astype("<u2").tobytes(),))
 
 
@@ -126,9 +119,9 @@ def opening_key(
     """
     names = tuple(roster)
     replies = yield to_everyone(MASK_KEYS, names, Body({"seeds": dict(seeds)}))
-    keys = signed_values.replied(replies)
+    keys = signed_messages.replied(replies)
     check_keys(digest, roster, keys)
-    replies = yield to_everyone(OPENING_KEY, names, signed_values.to_request(keys))
+    replies = yield to_everyone(OPENING_KEY, names, signed_messages.to_request(keys))
     return unmask(params, {name: replies[name] for name in names})
 
 

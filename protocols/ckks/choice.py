@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from protocols.ckks.masks import mask_bits, room
 from protocols.ckks.parameters import MAX_LOG_QP_128, REFRESH_TOWERS, CkksParameters
 from protocols.errors import ParameterError
 
@@ -36,3 +37,19 @@ def choose_parameters(
         f"depth={depth} levels fits no ring of {rings} at 128 bits; take a larger ring or a lower "
         "polynomial degree, or the profile fast-insecure for a toy run"
     )
+
+
+def smallest_mask_bits(params: CkksParameters, parties: int) -> int:
+    """A lower bound of `mask_bits`, before the primes are known."""
+    return mask_bits(_smallest_primes(params), parties)
+
+
+def smallest_room(params: CkksParameters) -> int:
+    """A lower bound of `room`, before the primes are known."""
+    return room(_smallest_primes(params))
+
+
+def _smallest_primes(params: CkksParameters) -> list[int]:
+    """Each prime is above half of its size."""
+    sizes = (params.first_mod_bits, *[params.scale_bits] * (REFRESH_TOWERS - 1))
+    return [1 << size - 1 for size in sizes]

@@ -22,7 +22,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from protocols.ckks import residues as rns
-from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
 from protocols.ckks.residues import Residues
 from protocols.privacy.randomness import RandomSource
 
@@ -39,22 +38,6 @@ def room(primes: Sequence[int]) -> int:
 def mask_bits(primes: Sequence[int], parties: int) -> int:
     """k of the module: a mask takes 2^k values."""
     return ((math.prod(primes) - 2 * room(primes)) // parties).bit_length() - 1
-
-
-def smallest_mask_bits(params: CkksParameters, parties: int) -> int:
-    """A lower bound of `mask_bits`, before the primes are known."""
-    return mask_bits(_smallest_primes(params), parties)
-
-
-def smallest_room(params: CkksParameters) -> int:
-    """A lower bound of `room`, before the primes are known."""
-    return room(_smallest_primes(params))
-
-
-def _smallest_primes(params: CkksParameters) -> list[int]:
-    """Each prime is above half of its size."""
-    sizes = (params.first_mod_bits, *[params.scale_bits] * (REFRESH_TOWERS - 1))
-    return [1 << size - 1 for size in sizes]
 
 
 def draw_mask(

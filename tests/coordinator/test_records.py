@@ -22,7 +22,8 @@ from protocols.commitments import Terms
 from protocols.errors import LostError, MessageError
 from protocols.messages import Body, decode, digest, new_signing_key
 from protocols.sealed_shares import StandIn
-from protocols.signed_values import SignedValue, to_request
+from protocols.signed_messages import to_request
+from protocols.signed_values import SignedValue
 from protocols.statement import STATEMENT, make_statement, read_statement
 from tests import exact
 from tests.helpers import Session, half_of, party_names

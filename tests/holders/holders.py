@@ -34,6 +34,7 @@ PACKAGES = ("coordinator", "parties", "protocols")
 KINDS = ("row", "secret", "secret's object", "noise")
 SECRETS = (AggregateShare, CoverShare, EphemeralKey, KeyShare, Pads)
 MANY, FEW, MOST, LEAST_RING = 50, 4, 1 << 22, 256
+LEAST_UNIT = 1 << 16
 GRIDS = (1_200_000, 1 << 20)
 DRAWS = "draw_noise"
 CLEAR = ("prepare.py", "result.py")
@@ -48,6 +49,7 @@ class Holders:
     )
     _rows: set[float] = field(default_factory=set)
     _noise: set[float] = field(default_factory=set)
+    _units: set[int] = field(default_factory=set)
     _modules: dict[CodeType, str] = field(default_factory=dict)
 
     def modules(self, kind: str) -> dict[str, int]:
@@ -74,7 +76,10 @@ class Holders:
         if isinstance(result, Shard) and len(result.x) > MANY:  # else a constant is rare in it
             self._rows |= rare(result.x)
         if code.co_name == DRAWS and isinstance(result, np.ndarray):
-            self._noise |= rare(result)
+            if result.dtype == np.float64:
+                self._noise |= rare(result)
+            else:
+                self._units |= {unit for unit in result.tolist() if abs(unit) > LEAST_UNIT}
         if not module:
             return
         place = module, code.co_name, code.co_firstlineno, last_line(code)
@@ -82,6 +87,9 @@ class Holders:
             for kind in self._kinds(value):
                 if not in_the_clear(frame):
                     self.found[kind].add(place)
+
+    def _drawn(self, value: np.ndarray[Any, Any]) -> bool:
+        return bool(self._units) and len(self._units & set(value.tolist())) > 1
 
     def _kinds(self, value: Any) -> Iterator[str]:
         if isinstance(value, SECRETS):
@@ -93,7 +101,9 @@ class Holders:
             for kind, known in (("row", self._rows), ("noise", self._noise)):
                 if len(known & numbers) > 1:
                     yield kind
-        elif value.dtype.kind == "i" and value.ndim == 1 and value.size >= LEAST_RING:
+        elif value.dtype.kind in "iO" and value.ndim == 1 and self._drawn(value):
+            yield "noise"
+        if value.dtype.kind == "i" and value.ndim == 1 and value.size >= LEAST_RING:
             shares = [float(np.mean(value == trit)) for trit in (-1, 0, 1)]
             if min(shares) > 0.25 and sum(shares) == 1.0:
                 yield "secret"

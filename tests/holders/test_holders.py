@@ -18,7 +18,7 @@ KNOWN = {
         "protocols.model_plan", "protocols.rows",
     },
     "sums": {
-        "parties.party", "protocols.aggregate.setup", "protocols.gradients",
+        "parties.party",
     },
 }  # fmt: skip
 

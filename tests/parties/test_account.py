@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -115,8 +116,8 @@ def test_a_restored_account_of_a_closed_run_is_over(tmp_path: Path) -> None:
 
 def test_encrypted_sums_keep_their_secret_in_memory() -> None:
     half = SecureAggregationParty.__new__(SecureAggregationParty)
-    half.secret = None
+    half.session = SimpleNamespace(begun=False)  # type: ignore[assignment]
     assert not half.state(bytes).blobs
-    half.secret = object()  # type: ignore[assignment]
+    half.session = SimpleNamespace(begun=True)  # type: ignore[assignment]
     with pytest.raises(PolicyError, match="in memory only"):
         half.state(bytes)

@@ -21,7 +21,6 @@ from parties.objectives import Contributor, open_contributor
 from parties.party import REFUSED, Party
 from parties.policy import Policy
 from parties.secure_aggregation import SecureAggregationParty
-from protocols import gradients
 from protocols.aggregate.choice import choose
 from protocols.aggregate.coordinator_cipher import decode
 from protocols.aggregate.fixed_point import encode
@@ -275,16 +274,12 @@ def test_an_ended_session_stays_ended_after_a_restart(
 
 
 class Clear:
-    """Encodes and does not encrypt; the first request fails."""
+    """Encodes and does not encrypt."""
 
     def __init__(self, plan: GradientPlan) -> None:
-        self.plan, self.failed = plan, False
-        self.seen: Floats = np.zeros(0)
+        self.plan, self.seen = plan, np.zeros(0)
 
     def encrypt(self, t: int, values: Floats) -> Any:
-        if not self.failed:
-            self.failed = True
-            raise PolicyError("not now")
         residues = encode(self.plan.cipher, values)
         self.seen = decode(self.plan.cipher, residues)
         return residues
@@ -317,32 +312,46 @@ def test_a_range_without_room_is_no_plan(changes: dict[str, Any], tails: float) 
             test_gradients.make_plan(objective=objective, **changes)
 
 
+def clear_half(contributor: Contributor) -> tuple[SecureAggregationParty, Clear]:
+    """A party of a private plan that sends its sums in the clear."""
+    key = new_signing_key()
+    plan = test_gradients.make_plan(**PRIVATE)
+    keys = (public_bytes(key), "01" * 32, "02" * 32)
+    members = (replace(m, verify_key=k) for m, k in zip(plan.members, keys, strict=True))
+    plan = replace(plan, members=tuple(members))
+    rows: Any = object()
+    half = SecureAggregationParty.open(
+        plan, "p0", rows, SeededRandomness(1), key, lambda *_: contributor
+    )
+    secret: Any = Clear(plan)
+    half.session._share = secret
+    return half, secret
+
+
 @pytest.mark.parametrize("value", [0.0, 1e6, -1e6, 1e60])
 def test_no_value_is_refused_for_its_size(value: float) -> None:
     """Neighbours are refused equally often: never. Beyond the range stands the range."""
-    plan = test_gradients.make_plan(**PRIVATE)
-    secret = Clear(plan)
-    secret.failed = True
-    gradients.answer_round(plan, secret, 0, Exact.of(np.full(plan.length, value)))
-    largest = plan.cipher.max_value
-    expected = np.clip(value, -largest, largest)
-    assert secret.seen == pytest.approx(np.full(plan.length, expected))
+    half, secret = clear_half(Constant(value))
+    half.session.round(0, np.zeros(half.plan.length))
+    largest, noise = half.plan.cipher.max_value, half.plan.draw_noise(0, SeededRandomness(1))
+    expected = np.clip(value + noise, -largest, largest)
+    assert secret.seen == pytest.approx(expected, abs=2.0**-20)
 
 
 def test_noise_is_drawn_once_a_round() -> None:
-    """A second request of a round that failed has the same noise; the next round has its own."""
-    plan = test_gradients.make_plan(**PRIVATE)
-    source, key = SeededRandomness(1), new_signing_key()
-    half = SecureAggregationParty(plan, "p0", Constant(0.0), source, key)
-    half.secret = Clear(plan)  # type: ignore[assignment]
+    """A round is over once rows are asked, whatever comes of it; each has noise of its own."""
+    half, secret = clear_half(Constant(0.0))
     twin = SeededRandomness(1)
-    request = Body(blobs=(np.zeros(plan.length).tobytes(),))
-    with pytest.raises(PolicyError, match="not now"):
-        PROTOCOL.answer(half, "round/0", request)
+    request = Body(blobs=(np.zeros(half.plan.length).tobytes(),))
     for t in (0, 1):
         PROTOCOL.answer(half, f"round/{t}", request)
-        seen = half.secret.seen  # type: ignore[union-attr]
-        np.testing.assert_allclose(seen, plan.draw_noise(t, twin), atol=2.0**-20)
+        np.testing.assert_allclose(secret.seen, half.plan.draw_noise(t, twin), atol=2.0**-20)
+        with pytest.raises(PolicyError, match="is over or none"):
+            PROTOCOL.answer(half, f"round/{t}", request)
+    failing, _ = clear_half(Failing())
+    for error in (DataError, PolicyError):
+        with pytest.raises(error):
+            PROTOCOL.answer(failing, "round/0", request)
 
 
 # -- the number of iterations --------------------------------------------------------------------

@@ -12,8 +12,8 @@ from scipy import stats
 
 from protocols import arithmetic
 from protocols.circuit_plan import CircuitPlan
+from protocols.ckks.choice import smallest_mask_bits
 from protocols.ckks.flooding import Flooding, slot_std
-from protocols.ckks.masks import smallest_mask_bits
 from protocols.errors import ParameterError
 from protocols.lffr import LffrPlan
 from protocols.privacy.calibrate.calibration import calibrate

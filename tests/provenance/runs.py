@@ -61,7 +61,7 @@ class Run:
     @property
     def samples(self) -> dict[str, tuple[Sample, ...]]:
         """Every party's ledger."""
-        return {n: half_of(party).secret.samples for n, party in self.session.parties.items()}
+        return {n: share_of(half_of(p)).samples for n, p in self.session.parties.items()}
 
     @property
     def sent(self) -> dict[str, tuple[Sample, ...]]:
@@ -79,7 +79,7 @@ class Run:
         self.plan = self.session.plan
         for name, party in self.session.parties.items():
             half = half_of(party)
-            share = half.secret if half else None
+            share = share_of(half) if half else None
             if isinstance(share, AggregateShare):
                 if share._unmasked is not None:
                     self.secrets[name] = share._unmasked.astype(object)
@@ -93,6 +93,11 @@ class Run:
                 self.ephemerals[name] = share._ephemeral.astype(object)
             if half.held is not None and half.held._held:
                 self.held[name] = dict(half.held._held)
+
+
+def share_of(half: Any) -> Any:
+    """A party's secret, inside its session with the kernel or beside the plan."""
+    return half.session._share if hasattr(half, "session") else half.secret
 
 
 def record(session: Session, losses: Fates | None = None, restarts: Fates | None = None) -> Run:

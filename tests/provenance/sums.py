@@ -30,7 +30,7 @@ def check(run: Run) -> list[Residual]:
     ring, found, masked = ring_of(params), [], []
     for party, samples in run.samples.items():
         ledger = {sample.label: sample for sample in samples}
-        share = half_of(run.session.parties[party]).secret
+        share = half_of(run.session.parties[party]).session._secret
         factor = ring.multiplier(run.secrets[party].astype(np.int64))
         for step, name, _, reply in run.messages:
             if name != party or not reply.blobs:

@@ -61,10 +61,14 @@ _overflows = np.errstate(over="ignore", invalid="ignore")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Exact:
-    """Numbers units 2^-bits; units: int64 or, where these could overflow, Python's integers."""
+    """Numbers units 2^-bits; units: int64 or, where these could overflow, Python's integers.
+
+    most: norm that the part of every row was held to, in the same units; None: not known.
+    """
 
     units: Integers
     bits: int
+    most: int | None = None
 
     @property
     def values(self) -> Array:
@@ -87,10 +91,11 @@ class Exact:
         """
         bits = FACTOR_BITS - frexp(float(np.max(factor)))[1]
         whole = np.floor(np.ldexp(np.asarray(factor, np.float64), bits)).astype(np.int64)
-        return Exact(self.units.astype(object) * whole.astype(object), self.bits + bits)
+        most = None if self.most is None else self.most * int(whole.max())
+        return Exact(self.units.astype(object) * whole.astype(object), self.bits + bits, most)
 
     def __neg__(self) -> Exact:
-        return Exact(-self.units, self.bits)
+        return Exact(-self.units, self.bits, self.most)
 
     @classmethod
     def of(cls, values: Array) -> Exact:
@@ -202,7 +207,7 @@ class PartSum:
     @property
     def exact(self) -> Exact:
         """The sum so far."""
-        return Exact(self._total, self.bits)
+        return Exact(self._total, self.bits, self.limit)
 
 
 class IntegerRows:
@@ -302,7 +307,8 @@ class Factors:
         def rounded(rows: slice) -> Array:
             return self.rounded(factors(rows), rows, None if weight is None else weight[rows])
 
-        return Exact(self._rows.products(rounded).ravel(), self.bits + self._rows.bits)
+        bits = self.bits + self._rows.bits
+        return Exact(self._rows.products(rounded).ravel(), bits, self.limit)
 
     @_overflows
     def rounded(self, factors: Array, rows: Rows, weight: Array | None = None) -> Array:

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from protocols.ckks.choice import smallest_mask_bits, smallest_room
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.lift import lift
-from protocols.ckks.masks import draw_mask, mask_bits, room, smallest_mask_bits, smallest_room
+from protocols.ckks.masks import draw_mask, mask_bits, room
 from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
 from protocols.privacy.randomness import SeededRandomness
 from tests import exact

@@ -1,0 +1,76 @@
+"""What a run of secure sums asks of a party, in numbers: a verifier derives it from the plan.
+
+Nothing here is believed: `sums_session` holds it against what the owner booked and agreed to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import asdict, dataclass
+
+NORMS = {"gaussian": 2, "laplace": 1}
+"""Of what a row adds, by the law of the noise that hides it."""
+DUAL = "dual"
+OPPOSITE = ("logistic", "squared", "softmax", "one-vs-rest", "torch", DUAL)
+"""Row functions whose values may point anywhere: two of them are up to two norms apart."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SumsRound:
+    """One sum, under the label `round/t`.
+
+    query: what rows are asked; most: norm of what a row adds to it; moves: how far two rows' parts
+    are apart; bits: noise and contribution are multiples of 2^-bits; units: scale of one share of
+    the noise, in these: standard deviation or Laplace's b; 0 without noise.
+    """
+
+    query: str
+    most: float
+    moves: float
+    bits: int = 0
+    units: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SumsSheet:
+    """A whole run.
+
+    session: its name; roster: (name, Ed25519 key in hexadecimal) of every party; ring_dim, primes,
+    scale_bits: see `AggregateParameters`; length: of every sum; row_function: the objective's kind;
+    law: of the noise, one of NORMS, or empty; honest: shares that together have the scale that is
+    counted; batches: K, of which each row is in one, in turn; coins: whether rows toss for rounds.
+    """
+
+    session: str
+    roster: tuple[tuple[str, str], ...]
+    ring_dim: int
+    primes: tuple[int, ...]
+    scale_bits: int
+    length: int
+    row_function: str
+    rounds: tuple[SumsRound, ...]
+    law: str = ""
+    honest: int = 1
+    batches: int = 1
+    coins: bool = False
+
+    def digest(self) -> str:
+        """SHA-256, hexadecimal; a float's shortest digits tell it from every other."""
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
+
+    def cost(self) -> float:
+        """All rounds composed, at noise of the honest: mu^2 if Gaussian, epsilon if Laplace.
+
+        sum_k (C_k / s_k)^p over the rounds of one batch, C_k with the rounding of two neighbours to
+        the grid (arXiv:1905.02383, Corollary 3.3).
+        """
+        norm = NORMS[self.law]
+        rounding = self.length ** (1 / norm) * (2 if self.coins else 1)
+        shares = math.sqrt(self.honest) if norm == 2 else 1.0
+        spent = [
+            ((math.ldexp(r.moves, r.bits) + rounding) / (r.units * shares)) ** norm
+            for r in self.rounds
+        ]
+        return max(math.fsum(spent[k :: self.batches]) for k in range(self.batches))

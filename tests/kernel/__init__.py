@@ -1,0 +1,1 @@
+"""The kernel by itself: no plan, no message."""

@@ -1,0 +1,376 @@
+"""A session of secure sums under a verifier that asks for anything, in any order.
+
+Each floor has a mutant: the same file with one line changed, under which its check fails.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import fields, replace
+from fractions import Fraction
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from parties.kernel import sums_session
+from parties.kernel.private import Private, Terms
+from parties.kernel.sheet import SumsRound, SumsSheet
+from parties.kernel.sums.integer_sums import Exact, PartSum
+from parties.kernel.sums_session import SumsSession
+from protocols.aggregate import parameters
+from protocols.aggregate.choice import choose
+from protocols.errors import CohortError, MessageError, ParameterError, PolicyError
+from protocols.privacy.randomness import SeededRandomness
+
+LENGTH, BOUND, COLLUDERS, ROUNDS = 2, 0.125, 1, 3
+KEYS = {name: Ed25519PrivateKey.generate() for name in ("a", "b", "c", "d")}
+ROSTER = tuple((name, key.public_key().public_bytes_raw().hex()) for name, key in KEYS.items())
+CIPHER = choose(parties=4, largest_sum=1e5, precision=2.0**-20)
+ASKED = SumsRound(query="gradient", most=BOUND, moves=2 * BOUND, bits=30, units=1 << 31)
+SHEET = SumsSheet(
+    session="s",
+    roster=ROSTER,
+    ring_dim=CIPHER.ring_dim,
+    primes=CIPHER.primes,
+    scale_bits=CIPHER.scale_bits,
+    length=LENGTH,
+    row_function="logistic",
+    rounds=(ASKED,) * ROUNDS,
+    law="gaussian",
+    honest=3,
+)
+BOOKED = SHEET.cost()
+X = np.array([[0.3, -0.7], [0.01, 0.02], [5.0, -1.0]])
+
+
+class Watched:
+    """One party: its boundary, what it notes, and a secret that notes what it encrypts."""
+
+    def __init__(self, sheet: Any = SHEET, kernel: Any = sums_session, **terms: Any) -> None:
+        self.log: list[Any] = []
+        self.private = Private(self)
+        agreed: dict[str, Any] = {
+            "exact": False,
+            "colluders": COLLUDERS,
+            "booked": ("gaussian", BOOKED),
+        }
+        self.private.terms = Terms(spend=self.spend, **(agreed | terms))
+        self.bound, self.sheet = BOUND, sheet
+        rows: Any = self.private.keep(X)
+        with self.private:
+            self.session: SumsSession = kernel.SumsSession(
+                sheet, "a", rows, lambda _: self, SeededRandomness(1), KEYS["a"]
+            )
+
+    def spend(self) -> None:
+        self.log.append("spent")
+
+    def exact(self, query: str, t: int, point: Any) -> Exact:
+        """Rows, each clipped."""
+        self.log.append(("read", t))
+        total = PartSum(Fraction(self.bound), 2, LENGTH, len(X))
+        total.add(X)
+        return total.exact
+
+    def begin(self, seed: bytes = bytes(32)) -> Watched:
+        """The secret's own rules are tested with it; here it says what it was given."""
+        self.session.begin(seed)
+        share: Any = self.session._share
+        encrypt = share.encrypt
+
+        def noting(t: int, values: Any) -> Any:
+            found = encrypt(t, values)
+            self.log.append(("left", t, values))
+            return found
+
+        share.encrypt = noting
+        return self
+
+    def round(self, t: Any = 0, point: Any = None) -> Any:
+        """As a party asks, inside the boundary."""
+        with self.private:
+            return self.session.round(t, np.zeros(LENGTH) if point is None else point)
+
+    def kinds(self, kind: str) -> list[Any]:
+        """What was noted."""
+        return [each for each in self.log if each[0] == kind]
+
+
+def refused(kernel: Any, terms: dict[str, Any] | None = None, **changes: Any) -> bool:
+    """Whether a sheet with this difference is, before rows are looked at."""
+    try:
+        Watched(replace(SHEET, **changes), kernel, **(terms or {}))
+    except (PolicyError, ParameterError):
+        return True
+    except Exception:
+        return False
+    return False
+
+
+def each_round(**changes: Any) -> tuple[SumsRound, ...]:
+    return tuple(replace(asked, **changes) for asked in SHEET.rounds)
+
+
+def fails(error: type[Exception], ask: Callable[[], Any]) -> bool:
+    """Whether it is refused with this error."""
+    try:
+        ask()
+    except error:
+        return True
+    except Exception:
+        return False
+    return False
+
+
+def rows_answer_a_round_once(kernel: Any) -> bool:
+    party = Watched(kernel=kernel).begin()
+    for t in (1, 1, 0, 2, 2):
+        with suppress(Exception):
+            party.round(t)
+    return [t for _, t in party.kinds("read")] == [1, 2]
+
+
+def a_failed_round_is_over(kernel: Any) -> bool:
+    party = Watched(kernel=kernel).begin()
+    party.bound = 2 * BOUND
+    for _ in range(2):
+        with suppress(Exception):
+            party.round(0)
+    return len(party.kinds("read")) == 1 and not party.kinds("left")
+
+
+def the_account_is_spent_first(kernel: Any) -> bool:
+    party = Watched(kernel=kernel).begin()
+    party.round()
+    return party.log[:2] == ["spent", ("read", 0)]
+
+
+def no_row_is_longer_than_the_sheet_says(kernel: Any) -> bool:
+    party = Watched(kernel=kernel).begin()
+    party.bound = 1.001 * BOUND
+    return fails(PolicyError, party.round) or not party.kinds("left")
+
+
+def points_are_of_this_run(kernel: Any) -> bool:
+    party = Watched(kernel=kernel).begin()
+    bad = [np.full(LENGTH, np.nan), np.full(LENGTH, np.inf), np.zeros(LENGTH + 1), np.zeros((1, 2))]
+    found = [fails(MessageError, lambda p=p: party.round(0, p)) for p in bad]  # type: ignore[misc]
+    return all(found) and not party.kinds("read")
+
+
+def there_is_one_secret(kernel: Any) -> bool:
+    party = Watched(kernel=kernel).begin()
+    return fails(PolicyError, lambda: party.session.begin(bytes(32)))
+
+
+def nothing_leaves_an_ended_session(kernel: Any) -> bool:
+    party = Watched(kernel=kernel).begin()
+    party.session.erase()
+    return fails(PolicyError, party.round) and not party.kinds("read")
+
+
+def noise_is_there(kernel: Any) -> bool:
+    """At the scale of the sheet: 3 rounds of 2 values, chi-square of 6 within [0.3, 25]."""
+    party = Watched(kernel=kernel).begin()
+    clear = party.exact("", 0, None).on(CIPHER.scale_bits)
+    for t in range(ROUNDS):
+        party.round(t)
+    sigma = math.ldexp(ASKED.units, CIPHER.scale_bits - ASKED.bits)
+    away = np.concatenate([values - clear for *_, values in party.kinds("left")]) / sigma
+    return 0.3 < float((away.astype(float) ** 2).sum()) < 25
+
+
+UNAGREED: dict[str, Any] = {"law": "", "rounds": each_round(units=0)}
+TRUE = "lambda: True"
+FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
+    "own name and key": (
+        "lambda: roster.get(name) == key", TRUE,
+        lambda k: refused(k, roster=(("a", ROSTER[1][1]), ("b", ROSTER[0][1]), *ROSTER[2:])),
+    ),
+    "one party twice": (
+        "lambda: len({*roster.values()}) == len(roster) == parties", TRUE,
+        lambda k: refused(k, roster=(*ROSTER[:3], ("d", ROSTER[2][1]))),
+    ),
+    "least members": (
+        "lambda: parties >= terms.colluders + 2", TRUE,
+        lambda k: refused(k, {"booked": None}, roster=ROSTER[:2], honest=1),
+    ),
+    "exact sums": (
+        "lambda: bool(sheet.law) or terms.exact", TRUE, lambda k: refused(k, **UNAGREED),
+    ),
+    "law": (
+        "lambda: sheet.law in NORMS and (booked or (sheet.law,))[0] == sheet.law", TRUE,
+        lambda k: refused(k, {"booked": ("gaussian", 1e9)}, law="laplace"),
+    ),
+    "some noise": (
+        "lambda: all(type(r.units) is int and r.units > 0 for r in rounds)", TRUE,
+        lambda k: refused(k, rounds=each_round(units=0)),
+    ),
+    "shares of colluders": (
+        "lambda: 1 <= sheet.honest <= parties - terms.colluders", TRUE,
+        lambda k: refused(k, honest=4),
+    ),
+    "batches": (
+        "lambda: turns and (sheet.batches == 1 or sheet.row_function == DUAL)", TRUE,
+        lambda k: refused(k, batches=3),
+    ),
+    "a bound of rows": (
+        "lambda: all(0 < r.most < math.inf for r in rounds)", TRUE,
+        lambda k: refused(k, rounds=each_round(most=0.0)),
+    ),
+    "opposite rows": (
+        "lambda: all(r.moves * SLACK >= spread * r.most for r in rounds)", TRUE,
+        lambda k: refused(k, rounds=each_round(moves=BOUND)),
+    ),
+    "noise as booked": (
+        "lambda: booked is None or sheet.cost() <= booked[1] * SLACK", TRUE,
+        lambda k: refused(k, rounds=(*SHEET.rounds, ASKED))
+        and refused(k, rounds=each_round(units=ASKED.units - (1 << 20))),
+    ),
+    "a round once": ("self._next <= t", "0 <= t", rows_answer_a_round_once),
+    "a failed round": ("self._next = t + 1", "pass", a_failed_round_is_over),
+    "spent first": ("        self._terms.spend()\n", "", the_account_is_spent_first),
+    "norm of rows": (
+        "if most is not None and", "if False and", no_row_is_longer_than_the_sheet_says,
+    ),
+    "finite point": (" or not np.isfinite(point).all()", "", points_are_of_this_run),
+    "length of a point": ("point.shape != (self._sheet.length,) or", "", points_are_of_this_run),
+    "one secret": ("if self._share is not None:\n            raise", "if False:\n            raise",
+                   there_is_one_secret),
+    "the end": (
+        "self._next = len(self._sheet.rounds)\n", "pass\n", nothing_leaves_an_ended_session,
+    ),
+    "noise": ("exact.on(own.bits) + noise", "exact.on(own.bits)", noise_is_there),
+}  # fmt: skip
+
+
+def mutant(old: str, new: str) -> ModuleType:
+    """The session's file with one line changed."""
+    source = Path(str(sums_session.__file__)).read_text()
+    assert source.count(old) == 1, old
+    found = ModuleType("mutant")
+    exec(compile(source.replace(old, new), "mutant", "exec"), found.__dict__)
+    return found
+
+
+@pytest.mark.parametrize("floor", FLOORS)
+def test_a_floor_holds_and_its_mutant_is_seen(floor: str) -> None:
+    old, new, holds = FLOORS[floor]
+    assert holds(sums_session)
+    assert not holds(mutant(old, new))
+
+
+def test_rings_are_from_the_kernels_own_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And have room for all parties of the roster, whatever the sheet says."""
+    (large,) = (c for c in [choose(parties=4, largest_sum=1e15, precision=1e-9)])
+    assert large.ring_dim > CIPHER.ring_dim
+    weak = {"ring_dim": 2048, "primes": large.primes}
+    assert refused(sums_session, **weak) and refused(sums_session, primes=(97,), ring_dim=16)
+    monkeypatch.setitem(parameters.MAX_LOG_Q_128, 2048, 200)
+    assert not refused(sums_session, **weak)
+    assert Watched().session._params.parties == len(ROSTER)
+
+
+def test_a_sheet_has_one_digest() -> None:
+    assert SHEET.digest() == replace(SHEET).digest()
+    changed = [replace(SHEET, **{f.name: f"{f.name}?"}) for f in fields(SHEET)]
+    rounds = [replace(SHEET, rounds=(replace(ASKED, **{f.name: "?"}),)) for f in fields(ASKED)]
+    assert len({sheet.digest() for sheet in (SHEET, *changed, *rounds)}) == 1 + len(changed) + len(
+        rounds
+    )
+
+
+# -- a hostile verifier ----------------------------------------------------------------------------
+
+NUMBERS = st.one_of(
+    st.integers(-3, 5), st.sampled_from([1 << 20, 1 << 31, 1 << 40, 1 << 70]),
+    st.sampled_from([0.0, BOUND, 2 * BOUND, 1e-300, 1e300, math.inf, math.nan, "0", None]),
+)  # fmt: skip
+CHANGED_ROUNDS = st.lists(
+    st.fixed_dictionaries({}, optional={f.name: NUMBERS for f in fields(ASKED)}), max_size=6
+)
+SHEETS = st.fixed_dictionaries(
+    {},
+    optional={
+        "honest": NUMBERS,
+        "batches": NUMBERS,
+        "length": st.one_of(st.just(LENGTH), NUMBERS),
+        "scale_bits": NUMBERS,
+        "row_function": st.sampled_from(["logistic", "dual", "second-moment", "x"]),
+        "law": st.sampled_from(["gaussian", "laplace", "", "x"]),
+        "roster": st.permutations(ROSTER).flatmap(
+            lambda r: st.integers(0, 4).map(lambda n: tuple(r)[:n])
+        ),
+        "coins": st.booleans(),
+        "rounds": CHANGED_ROUNDS.map(lambda each: tuple(replace(ASKED, **c) for c in each)),
+    },
+)
+POINTS = st.one_of(
+    st.just(np.zeros(LENGTH)),
+    st.lists(st.floats(width=64), max_size=4).map(lambda v: np.array(v, np.float64)),
+    st.sampled_from([None, "x", np.zeros((1, LENGTH)), np.array(["a", "b"])]),
+)
+ASKING = st.lists(
+    st.one_of(
+        st.tuples(st.just("round"), NUMBERS, POINTS),
+        st.tuples(st.just("round"), st.integers(0, ROUNDS), st.just(np.zeros(LENGTH))),
+        st.tuples(st.just("begin"), st.binary(max_size=40)),
+        st.tuples(st.just("masked_secret"), st.just({})),
+        st.tuples(st.just("mask_key")),
+        st.tuples(st.just("erase")),
+    ),
+    max_size=12,
+)
+
+
+def apart(released: int, sheet: SumsSheet) -> float:
+    """mu^2 of so many Gaussian rounds against those that this owner fears, by the rows' bound."""
+    shares = len(sheet.roster) - COLLUDERS
+    scales = [math.ldexp(r.units, -r.bits) * math.sqrt(shares) for r in sheet.rounds]
+    return sum((2 * BOUND / s) ** 2 for s in sorted(scales)[:released])
+
+
+@settings(max_examples=400, deadline=None)
+@given(changes=SHEETS, asking=ASKING)
+def test_a_hostile_verifier_gets_one_noisy_sum_a_round(
+    changes: dict[str, Any], asking: list[tuple[Any, ...]]
+) -> None:
+    """Rows are asked once a round, after the account; all that left costs what is booked."""
+    sheet = replace(SHEET, **changes)
+    try:
+        party = Watched(sheet)
+    except Exception:
+        return
+    with suppress(CohortError):
+        party.begin()
+    for step, *operands in asking:
+        with suppress(Exception):
+            if step == "round":
+                party.round(*operands)
+            else:
+                getattr(party.session, step)(*operands)
+    asked = [t for _, t in party.kinds("read")]
+    assert asked == sorted(set(asked))
+    left = [t for _, t, _ in party.kinds("left")]
+    assert set(left) <= set(asked) and len(left) == len(set(left))
+    assert not asked or party.log[0] == "spent"
+    if left:
+        assert sheet.law == "gaussian" and ("a", ROSTER[0][1]) in sheet.roster
+        if sheet.row_function != "dual":
+            assert apart(len(left), sheet) <= BOOKED * (1 + 1e-6)
+
+
+def test_the_hostile_verifier_asks_for_what_would_leave() -> None:
+    """Its double gets sums where the sheet is as agreed."""
+    party = Watched().begin()
+    for t in range(ROUNDS):
+        party.round(t)
+    assert [t for _, t, _ in party.kinds("left")] == [0, 1, 2]
