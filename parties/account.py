@@ -36,7 +36,7 @@ class Account:
         self._ledger, self._dataset = ledger, dataset
         self._open: str | None = None
         self._spent = False
-        self.booked = ("", 0.0)
+        self.booked: tuple[str, float] | None = ("", 0.0)
 
     @property
     def is_kept(self) -> bool:
@@ -95,12 +95,12 @@ class Account:
 
     def state(self) -> dict[str, Any]:
         """For `restore`, in JSON's types."""
-        return {"open": self._open, "spent": self._spent, "booked": list(self.booked)}
+        return {"open": self._open, "spent": self._spent, "booked": self.booked}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on with a run; one that the ledger has closed since the state was taken is over."""
         held, self._spent = state["open"], bool(state["spent"])
-        law, cost = state.get("booked", ("", 0.0))
+        law, cost = state.get("booked") or ("", 0.0)
         self.booked = str(law), float(cost)
         is_open = self._ledger is not None and held is not None and self._ledger.is_open(held)
         self._open = held if is_open else None
@@ -108,7 +108,7 @@ class Account:
 
 def _cost(events: Sequence[Event]) -> tuple[str, float]:
     """As `SumsSheet.cost`, and of which law; of releases of no law or of two: none, which is 0."""
-    powers = {"gaussian": 2, "laplace": 1}
+    powers = {"gaussian": 2, "laplace": 1, "skellam": 2}
     (law, *others) = {event.kind for event in events} or {""}
     if others or law not in powers:
         return "", 0.0

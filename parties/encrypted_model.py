@@ -17,8 +17,8 @@ from parties.kernel.private import kept_like, opened
 from parties.kernel.sums.integer_sums import added
 from parties.party_protocol import Seal
 from protocols import keygen
+from protocols.ckks import projection, subring
 from protocols.ckks import residues as rns
-from protocols.ckks import subring
 from protocols.ckks.clear_rows import ENCODED_ROWS, ClearRows
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.parameters import REFRESH_TOWERS
@@ -157,7 +157,7 @@ class EncryptedModelParty(EncryptedRowsParty):
         slopes = weight * plan.known_slopes(t, shard.offset, targets)
         own = self._added(rows, slopes) + plan.num_rows * self._drawn()[t]
         scale = 2.0**plan.ckks.scale_bits / (plan.units.side_scale * layout.block_size)
-        coefficients = subring.of_slots(layout.in_parts(own).conj() * scale)
+        coefficients = projection.of_slots(layout.in_parts(own).conj() * scale)
         return [[round(c) for c in part] for part in coefficients.tolist()]
 
     def _added(self, rows: NDArray[np.float64], slopes: NDArray[np.float64]) -> NDArray[np.float64]:

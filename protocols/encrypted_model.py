@@ -181,7 +181,7 @@ def release(
                 f"round{'' if plan.slot_bound else DIVERGED}"
             )
         scaled = [c / 2**plan.ckks.scale_bits for c in coefficients]
-        slots.append(subring.to_slots(scaled, layout.period))
+        slots.append(projection.to_slots(scaled, layout.period))
     found: NDArray[np.float64] = layout.of_parts(np.stack(slots).conj()) * plan.unit
     return found
 

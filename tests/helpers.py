@@ -278,6 +278,8 @@ class Believing(Party):
 
     def _cost(self, plan: Any, norm_bound: float) -> Any:
         looks = self._policy.max_epsilon is not None or self._account.is_kept
+        if not looks:
+            self._account.booked = None
         return super()._cost(plan, norm_bound) if looks else None
 
 

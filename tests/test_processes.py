@@ -17,8 +17,7 @@ import numpy as np
 import pytest
 
 from parties.kernel.key_share import KeyShare
-from protocols.ckks.context import release
-from protocols.ckks.evaluation import CkksContext
+from protocols.ckks.evaluation import CkksContext, release
 from protocols.ckks.parameters import CkksParameters
 from protocols.errors import CohortError
 from tests.fuzz.worker import HEADROOM_BYTES, spawn

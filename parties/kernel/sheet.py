@@ -1,7 +1,4 @@
-"""What a run of secure sums asks of a party, in numbers: a verifier derives it from the plan.
-
-Nothing here is believed: `sums_session` holds it against what the owner booked and agreed to.
-"""
+"""What a run of secure sums asks of a party, in numbers; `sums_session` believes none of it."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ import json
 import math
 from dataclasses import asdict, dataclass
 
-NORMS = {"gaussian": 2, "laplace": 1}
+NORMS = {"gaussian": 2, "laplace": 1, "skellam": 2}
 """Of what a row adds, by the law of the noise that hides it."""
 DUAL = "dual"
 OPPOSITE = ("logistic", "squared", "softmax", "one-vs-rest", "torch", DUAL)
@@ -61,7 +58,7 @@ class SumsSheet:
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
 
     def cost(self) -> float:
-        """All rounds composed, at noise of the honest: mu^2 if Gaussian, epsilon if Laplace.
+        """All rounds composed, at noise of the honest: mu^2, or epsilon of Laplace noise.
 
         sum_k (C_k / s_k)^p over the rounds of one batch, C_k with the rounding of two neighbours to
         the grid (arXiv:1905.02383, Corollary 3.3).

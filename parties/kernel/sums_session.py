@@ -1,7 +1,4 @@
-"""A run of secure sums: rows, noise and secret of one party, behind a sheet that it checks.
-
-Each round gives one ciphertext of sum plus noise, once, and rounds rise.
-"""
+"""A run of secure sums: one party's rows, noise and secret, behind a sheet that it checks."""
 
 from __future__ import annotations
 
@@ -24,11 +21,10 @@ from protocols.errors import MessageError, PolicyError
 from protocols.privacy.discrete import discrete_gaussian
 from protocols.privacy.polya import laplace_share
 from protocols.privacy.randomness import RandomSource, SystemRandomness
-from protocols.samples import Sample
+from protocols.privacy.skellam_sampler import skellam
 from protocols.signed_values import SignedValue
 
-SLACK = 1 + 1e-9
-"""Of two machines' float64."""
+SLACK = 1 + 1e-9  # of two machines' float64
 
 
 class SumsSession:
@@ -68,11 +64,6 @@ class SumsSession:
     def begun(self) -> bool:
         """Whether there is, or was, a secret."""
         return self._share is not None
-
-    @property
-    def samples(self) -> tuple[Sample, ...]:
-        """What was published of the secret, in order."""
-        return self._secret.samples
 
     @property
     def _secret(self) -> AggregateShare:
@@ -146,6 +137,8 @@ def draw_noise(sheet: SumsSheet, t: int, randomness: RandomSource) -> NDArray[np
     units, length = sheet.rounds[t].units, sheet.length
     if sheet.law == "laplace":
         return laplace_share(units, sheet.honest, length, randomness)
+    if sheet.law == "skellam":
+        return skellam(units**2, length, randomness)
     return discrete_gaussian(units, length, randomness)
 
 

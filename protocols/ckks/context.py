@@ -74,8 +74,8 @@ class RingContext:
         self.params = params
         # A session that is resumed in the same process gets keys of its own.
         self.tag = f"{tag}#{next(_NUMBERS)}"
-        self.cc = _open(params)
-        self._frames = _frames(params)
+        self.cc = open_context(params)
+        self._frames = frames_of(params)
         self.primes = self._frames.primes
         self.extended_primes = self._frames.extended_primes
         self._nothing: dict[int, Any] = {}
@@ -214,14 +214,6 @@ class RingContext:
         """Label of the element of one refresh."""
         return f"{label}/{hashlib.sha256(c1.tobytes()).hexdigest()}"
 
-    def refresh_element(self, seed: bytes, label: str, c1: Residues) -> Residues:
-        """Public uniform a' of one refresh, bound to the c1 that it refreshes.
-
-        Security: who knew a' first would send c1 = a' - delta and read the key share from
-        h0 + h1 = -delta s_p + e. As a hash of c1, a' comes after it.
-        """
-        return self.uniform_polynomial(seed, self.refresh_label(label, c1))
-
     def uniform_key_half(self, seed: bytes, label: str) -> Residues:
         """Public uniform half of an evaluation key, from the joint seed."""
         return rns.uniform(seed, label, self.key_primes, self.params.ring_dim)
@@ -256,13 +248,15 @@ def new_context(params: CkksParameters, data_type: Any = openfhe.REAL) -> Any:
 
 
 @lru_cache(maxsize=8)
-def _open(params: CkksParameters) -> Any:
+def open_context(params: CkksParameters) -> Any:
+    """One for all sessions."""
     return new_context(params)
 
 
 @lru_cache(maxsize=8)
-def _frames(params: CkksParameters) -> Frames:
-    cc, n = _open(params), params.ring_dim
+def frames_of(params: CkksParameters) -> Frames:
+    """One for all sessions."""
+    cc, n = open_context(params), params.ring_dim
     throwaway = cc.KeyGen()
     tag = throwaway.publicKey.GetKeyTag()
     public_key = openfhe.Serialize(throwaway.publicKey, openfhe.BINARY)
@@ -319,7 +313,7 @@ def _split(whole: Any, counts: Sequence[int]) -> list[Any]:
 @lru_cache(maxsize=8)
 def zero_public_key(params: CkksParameters) -> Any:
     """The public key (0, 0), which hides nothing: for calls of OpenFHE that want one."""
-    frame = _frames(params)
+    frame = frames_of(params)
     zero = np.zeros((2 * params.num_towers, params.ring_dim), np.uint64)
     blob = rns.implant(frame.public_key, zero, frame.primes)
     return openfhe.DeserializePublicKeyString(blob, openfhe.BINARY)
@@ -328,31 +322,8 @@ def zero_public_key(params: CkksParameters) -> Any:
 @lru_cache(maxsize=64)
 def ciphertext_frame(params: CkksParameters, towers: tuple[int, ...]) -> bytes:
     """One serialised object with a polynomial for each number of towers."""
-    cc = _open(params)
+    cc = open_context(params)
     frame = cc.Encrypt(zero_public_key(params), cc.MakeCKKSPackedPlaintext([0.0]))
     part = {count: cc.Compress(frame, count).GetElements()[0] for count in set(towers)}
     frame.SetElements([part[count] for count in towers])
     return bytes(openfhe.Serialize(frame, openfhe.BINARY))
-
-
-def unload(tag: str) -> None:
-    """See `CkksContext.unload_evaluation_keys`."""
-    LOADED.discard(tag)
-    if not LOADED:
-        _clear_keys()
-
-
-def _clear_keys() -> None:
-    openfhe.ClearEvalMultKeys()
-    openfhe.CryptoContext.ClearEvalAutomorphismKeys()
-
-
-def release() -> None:
-    """Forget every context and key of this process (OpenFHE keeps them for ever otherwise)."""
-    LOADED.clear()
-    _clear_keys()
-    _open.cache_clear()
-    _frames.cache_clear()
-    ciphertext_frame.cache_clear()
-    zero_public_key.cache_clear()
-    openfhe.ReleaseAllContexts()

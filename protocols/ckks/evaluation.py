@@ -9,7 +9,15 @@ import numpy as np
 import openfhe
 
 from protocols.ckks import key_switch
-from protocols.ckks.context import CONJUGATION, LOADED, RingContext, unload
+from protocols.ckks.context import (
+    CONJUGATION,
+    LOADED,
+    RingContext,
+    ciphertext_frame,
+    frames_of,
+    open_context,
+    zero_public_key,
+)
 from protocols.ckks.parameters import CkksParameters
 from protocols.ckks.residues import Residues
 
@@ -126,3 +134,34 @@ class CkksContext(RingContext):
         OpenFHE cannot forget those of one session: memory is freed when the last one is over.
         """
         unload(self.tag)
+
+    def refresh_element(self, seed: bytes, label: str, c1: Residues) -> Residues:
+        """Public uniform a' of one refresh, bound to the c1 that it refreshes.
+
+        Security: who knew a' first would send c1 = a' - delta and read the key share from
+        h0 + h1 = -delta s_p + e. As a hash of c1, a' comes after it.
+        """
+        return self.uniform_polynomial(seed, self.refresh_label(label, c1))
+
+
+def unload(tag: str) -> None:
+    """See `CkksContext.unload_evaluation_keys`."""
+    LOADED.discard(tag)
+    if not LOADED:
+        _clear_keys()
+
+
+def _clear_keys() -> None:
+    openfhe.ClearEvalMultKeys()
+    openfhe.CryptoContext.ClearEvalAutomorphismKeys()
+
+
+def release() -> None:
+    """Forget every context and key of this process (OpenFHE keeps them for ever otherwise)."""
+    LOADED.clear()
+    _clear_keys()
+    open_context.cache_clear()
+    frames_of.cache_clear()
+    ciphertext_frame.cache_clear()
+    zero_public_key.cache_clear()
+    openfhe.ReleaseAllContexts()

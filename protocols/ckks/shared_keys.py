@@ -15,8 +15,7 @@ from typing import TypeVar, cast
 
 import numpy as np
 
-from protocols.ckks.context import unload
-from protocols.ckks.evaluation import CkksContext
+from protocols.ckks.evaluation import CkksContext, unload
 from protocols.ckks.parameters import CkksParameters
 from protocols.ckks.residues import Residues
 

@@ -29,8 +29,6 @@ from protocols.ckks.residues import Residues
 from protocols.privacy.randomness import RandomSource
 
 _LOW = np.uint64((1 << 32) - 1)
-Floats = NDArray[np.float64]
-Complexes = NDArray[np.complex128]
 
 
 def embed(coefficients: Sequence[int], primes: Sequence[int], ring_dim: int) -> Residues:
@@ -80,30 +78,6 @@ def drawn(primes: Sequence[int], ring_dim: int, stream: RandomSource) -> Residue
             row[filled : filled + len(kept)] = kept
             filled += len(kept)
     return found
-
-
-# -- slots ----------------------------------------------------------------------------------------
-
-
-def to_slots(coefficients: Sequence[float], period: int) -> Complexes:
-    """The k slots of an element of the subring."""
-    found: Complexes = _turns(period) @ np.asarray(coefficients, np.float64)
-    return found
-
-
-def of_slots(values: Complexes) -> Floats:
-    """Coefficients of the elements with these slots: shape (…, k) to (…, 2k)."""
-    period = values.shape[-1]
-    found: Floats = (values @ _turns(period).conj()).real / period
-    return found
-
-
-@lru_cache(maxsize=16)
-def _turns(period: int) -> Complexes:
-    """exp(2 pi i 5^j l / 4k), shape (k, 2k)."""
-    exponents = np.array([pow(5, j, 4 * period) for j in range(period)])
-    angles = np.outer(exponents, np.arange(2 * period)) % (4 * period)
-    return np.exp(0.5j * np.pi * angles / period)
 
 
 def shifted(polynomial: Residues, primes: Sequence[int], places: int) -> Residues:

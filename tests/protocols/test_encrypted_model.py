@@ -19,7 +19,7 @@ import pytest
 
 from parties.data.schema import NumericColumn, Targets
 from protocols.approximation import exponential_approximation
-from protocols.ckks import subring
+from protocols.ckks import projection
 from protocols.ckks.flooding import fresh_std
 from protocols.ckks.periodic import PeriodicLayout, widest
 from protocols.model_plan import OWN_PATH, ModelPlan
@@ -136,9 +136,9 @@ def measured(session: Session) -> Measured:
     released, coefficients = opened(session)
     plan, twin = session.plan, session.twin()
     scale = 2.0**plan.ckks.scale_bits
-    true = subring.of_slots(plan.layout.in_parts(twin / plan.unit).conj()) * scale
+    true = projection.of_slots(plan.layout.in_parts(twin / plan.unit).conj()) * scale
     noise = (coefficients - np.rint(true).astype(object)).astype(float)
-    slots = [subring.to_slots(each, plan.layout.period) for each in coefficients / scale]
+    slots = [projection.to_slots(each, plan.layout.period) for each in coefficients / scale]
     true_weights = plan.layout.of_parts(np.stack(slots).conj()) * plan.unit
     return Measured(released, true_weights, twin, noise, session)
 

@@ -23,8 +23,8 @@ from protocols import gradients, labels, model_gradient
 from protocols.aggregate import setup
 from protocols.aggregate.coordinator_cipher import CoordinatorCipher
 from protocols.aggregate.wire import sum_messages
+from protocols.ckks import projection
 from protocols.ckks import residues as rns
-from protocols.ckks import subring
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.evaluator import EncryptedVector
 from protocols.ckks.packing import Layout
@@ -479,12 +479,12 @@ class ModelStages(CircuitStages):
     def _errors(self, vector: Any, weights: Floats, last: bool) -> tuple[Floats, float]:
         """Of the subring's coefficients, which hold nothing but the weights."""
         layout, scale = self._plan.layout, 2.0**self._plan.ckks.scale_bits
-        held = subring.of_slots(layout.in_parts(weights).conj()) * scale
+        held = projection.of_slots(layout.in_parts(weights).conj()) * scale
         noise = np.array(
             [
                 (self._used(self._opened(pair)) - [round(c) for c in own.tolist()]).astype(float)
                 for pair, own in zip(vector.pairs, held, strict=True)
             ]
         )
-        slots = [subring.to_slots(part, layout.period).conj() for part in noise]
+        slots = [projection.to_slots(part, layout.period).conj() for part in noise]
         return layout.of_parts(np.stack(slots)).reshape(-1) / self._slot_gain, rms(noise)

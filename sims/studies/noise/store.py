@@ -252,7 +252,7 @@ def measure(unit: Unit, source: Source, threads: int | None = None) -> list[Meas
             from sims.studies.noise.twins import measure_twin
 
             return measure_twin(unit.cell, source, unit.seeds)
-        from protocols.ckks.context import release
+        from protocols.ckks.evaluation import release
         from sims.studies.noise.watched import measure_encrypted
 
         try:

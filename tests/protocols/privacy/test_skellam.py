@@ -15,7 +15,8 @@ from scipy.special import logsumexp
 from protocols.errors import ParameterError
 from protocols.privacy import skellam as module
 from protocols.privacy.randomness import SeededRandomness, Words
-from protocols.privacy.skellam import SKELLAM, SkellamEvent, skellam
+from protocols.privacy.skellam import SKELLAM, SkellamEvent
+from protocols.privacy.skellam_sampler import skellam
 from tests.protocols.privacy.checks import gaussian_accepted, pmf_accepted
 
 Floats = NDArray[np.float64]
