@@ -13,7 +13,7 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from protocols.errors import ParameterError
-from protocols.privacy import skellam as module
+from protocols.privacy import skellam_sampler as module
 from protocols.privacy.randomness import SeededRandomness, Words
 from protocols.privacy.skellam import SKELLAM, SkellamEvent
 from protocols.privacy.skellam_sampler import skellam
