@@ -25,6 +25,7 @@ from protocols.errors import (
     ProtocolError,
 )
 from protocols.messages import Body
+from protocols.privacy.accounting import GaussianEvent
 from tests.fuzz.targets import Snapshot
 from tests.helpers import Session
 from tests.sessions import (
@@ -128,7 +129,8 @@ def failing(party: Party, at: int, kind: type[BaseException]) -> Iterator[list[i
 def prepared(session: Session, patch: pytest.MonkeyPatch) -> Ledger:
     """A ledger whose budget every plan fits, at one party."""
     ledger, party = Ledger(), session.parties[VICTIM]
-    cost = SimpleNamespace(events=(), additive_delta=0.0)
+    booked = GaussianEvent(noise_multiplier=1e-3)
+    cost = SimpleNamespace(events=(booked,), additive_delta=0.0)
     patch.setattr(party_module, "recompute", lambda *_: cost)
     party._account = Account(ledger, "table")  # type: ignore[arg-type]
     party._private = Private(party._account)
