@@ -1,4 +1,4 @@
-"""Thirteen example apps of Flower's own repository, plain and under secure sums.
+"""Example apps of Flower's own repository, plain and under secure sums.
 
 Question: what does a user of Flower change, what does the model lose, and what is refused?
 
@@ -71,9 +71,14 @@ def legacy(mods: str, flow: str) -> Edits:
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """How an app is changed. options: of its run, of which fractions count as changed lines."""
+    """How an app is changed.
+
+    both: edits of the plain copy too, so that both do the same; options: of its run, of which
+    fractions count as changed lines.
+    """
 
     edits: Edits
+    both: Edits = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
     clients: int = 10
 
@@ -125,6 +130,17 @@ CASES = {
     "quickstart-pandas": Case(edits=asked(), clients=5),
     "federated-analytics": Case(edits=asked(), clients=5),
     "federated-kaplan-meier-fitter": Case(edits=asked(), clients=5),
+    "quickstart-jax": Case(
+        edits=trained(),
+        both=[("server", "fraction_train=0.1", "fraction_train=0.5")],
+        options={"fraction-evaluate": 0.5, "batch-size": 16},
+    ),
+    "quickstart-huggingface": Case(
+        edits=trained(), options={"fraction-train": 0.5, "fraction-evaluate": 0.5}, clients=6
+    ),
+    "quickstart-xgboost": Case(
+        edits=trained(), options={"fraction-train": 1.0, "fraction-evaluate": 0.0}
+    ),
 }
 
 
@@ -136,7 +152,7 @@ def changed(folder: Path, case: Case) -> int:
     """
     before = {path: path.read_text(encoding="utf-8") for path in folder.glob("*/*_app.py")}
     after = dict(before)
-    for file, there, then in case.edits:
+    for file, there, then in [*case.both, *case.edits]:
         [path] = [path for path in after if path.name == f"{file}_app.py"]
         pattern = there if "\\" in there else re.escape(there)
         after[path], count = re.subn(pattern, then, after[path], count=1)
@@ -173,6 +189,7 @@ def row(name: str, apps: Path, out: Path) -> list[str]:
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(app, folder)
     lines = str(changed(secure, case))
+    changed(plain, Case(edits=case.both))
     failed, refused = (run(folder, case) for folder in (plain, secure))
     if failed or refused:
         return [name, lines, "", f"plain failed: {failed}" if failed else f"refused: {refused}"]

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -42,11 +44,36 @@ class Data:
         return Data(self._columns, self._change, kind)
 
     def train_test_split(self, test_size: float, seed: int | None = None) -> Split:
-        """By a random order."""
-        order = np.random.default_rng(seed).permutation(len(self))
+        """By a random order; without a seed by the client's, which `run` sets."""
+        drawn = np.random.randint(1 << 31) if seed is None else seed  # noqa: NPY002
+        order = np.random.default_rng(drawn).permutation(len(self))
         cut = round(len(self) * (1 - test_size))
         halves = {"train": order[:cut], "test": order[cut:]}
         return Split({name: self._take(rows) for name, rows in halves.items()})
+
+    def set_format(self, kind: str) -> None:
+        """Columns are arrays already."""
+
+    def shuffle(self, seed: int) -> None:
+        """In the order that they are."""
+
+    def batch(self, size: int, num_proc: int, drop_last_batch: bool) -> Data:
+        """Rows that are batches."""
+        starts = range(0, len(self) - size + 1, size)
+        columns = {
+            name: [np.stack(column[k : k + size]) for k in starts]
+            for name, column in self._columns.items()
+        }
+        return Data(columns, self._change, self._kind)
+
+    def map(self, change: Callable[[Any], Any], batched: bool) -> Data:
+        """With more columns."""
+        return Data({**self._columns, **change(self._columns)}, self._change, self._kind)
+
+    def renamed(self, old: str, new: str | None) -> Data:
+        """Or without a column."""
+        kept = {name: column for name, column in self._columns.items() if name != old}
+        return Data({**kept, **({new: self._columns[old]} if new else {})}, self._change)
 
     def _take(self, rows: Iterable[int]) -> Data:
         taken = {name: [column[row] for row in rows] for name, column in self._columns.items()}
@@ -69,6 +96,18 @@ class Split(dict[str, Data]):
         """Of both."""
         return Split({name: data.with_transform(change) for name, data in self.items()})
 
+    def map(self, change: Callable[[Any], Any], batched: bool) -> Split:
+        """Of both."""
+        return Split({name: data.map(change, batched) for name, data in self.items()})
+
+    def remove_columns(self, column: str) -> Split:
+        """Of both."""
+        return Split({name: data.renamed(column, None) for name, data in self.items()})
+
+    def rename_column(self, old: str, new: str) -> Split:
+        """Of both."""
+        return Split({name: data.renamed(old, new) for name, data in self.items()})
+
 
 def rows_of(name: str, seed: int, count: int) -> Data:
     """Of a data set of that name."""
@@ -85,6 +124,13 @@ def rows_of(name: str, seed: int, count: int) -> Data:
         kinds = {f"kind{k}": [f"k{v}" for v in rng.integers(0, 5, count)] for k in range(8)}
         risk = (numbers["number0"] - 40) / 10 + rng.normal(0, 0.5, count)
         return Data({**numbers, **kinds, "income": np.where(risk > 0, ">50K", "<=50K").tolist()})
+    if name == "stanfordnlp/imdb":
+        labels = rng.integers(0, 2, count)
+        texts = [" ".join(f"w{w}" for w in rng.integers(4 + 9 * k, 40, 30)) for k in labels]
+        return Data({"text": texts, "label": labels.tolist()})
+    if name == "jxie/higgs":
+        labels = rng.integers(0, 2, count)
+        return Data({"inputs": rng.normal(labels[:, None], 2.0, (count, 28)), "label": labels})
     key, shape = IMAGES[name]
     labels = rng.integers(0, 10, count)
     means = np.random.default_rng(0).uniform(60, 190, (10, *shape))
@@ -101,6 +147,44 @@ class Federated:
     def load_partition(self, partition: int, split: str | None = None) -> Data:
         """Of one client."""
         return rows_of(self._name, 100 + partition, 100 + 10 * partition)
+
+
+class Accuracy:
+    """`evaluate.load("accuracy")`."""
+
+    def __init__(self) -> None:
+        self._right: list[bool] = []
+
+    def add_batch(self, predictions: Any, references: Any) -> None:
+        """Count."""
+        self._right += (predictions == references).tolist()
+
+    def compute(self) -> dict[str, float]:
+        """Of all."""
+        return {"accuracy": float(np.mean(self._right))}
+
+
+def small_bert(name: str, num_labels: int) -> Any:
+    """prajjwal1/bert-tiny without its weights."""
+    from transformers import BertConfig, BertForSequenceClassification
+
+    sizes = {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2}
+    config = BertConfig(**sizes, intermediate_size=512, num_labels=num_labels)
+    return BertForSequenceClassification(config)
+
+
+def words(name: str, model_max_length: int) -> Any:
+    """A tokenizer with a token for each word of `rows_of`."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    known = {word: k for k, word in enumerate(("[PAD]", "[UNK]", *(f"w{k}" for k in range(40))))}
+    made = Tokenizer(models.WordLevel(known, "[UNK]"))
+    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=made,
+        **{"pad_token": "[PAD]", "unk_token": "[UNK]"},
+    )
 
 
 class Nothing:
@@ -212,8 +296,17 @@ def install() -> None:
         RandomHorizontalFlip=Same,
     )  # fmt: skip
     _module("wandb", init=Nothing, log=Nothing, finish=Nothing)
-    _module("tqdm", tqdm=lambda x, *arguments, **named: x)
+    if find_spec("tqdm") is None:
+        _module("tqdm", tqdm=lambda x, *arguments, **named: x)
     for name in ("torch.utils.tensorboard", "torch.utils.tensorboard.writer"):
         _module(name, SummaryWriter=Nothing)
     _module("sqlalchemy", create_engine=lambda url: SimpleNamespace(url=url, dispose=lambda: None))
     pd.read_sql_table = _table
+    _module("datasets.utils")
+    _module("datasets.utils.logging", disable_progress_bar=Nothing)
+    _module("evaluate", load=lambda name: Accuracy())
+    with suppress(ImportError):
+        import transformers
+
+        transformers.AutoTokenizer.from_pretrained = words
+        transformers.AutoModelForSequenceClassification.from_pretrained = small_bert
