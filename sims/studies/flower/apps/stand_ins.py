@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from importlib import import_module
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import ModuleType, SimpleNamespace
@@ -166,22 +167,21 @@ class Accuracy:
 
 def small_bert(name: str, num_labels: int) -> Any:
     """prajjwal1/bert-tiny without its weights."""
-    from transformers import BertConfig, BertForSequenceClassification
-
+    hub: Any = import_module("transformers")
     sizes = {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2}
-    config = BertConfig(**sizes, intermediate_size=512, num_labels=num_labels)
-    return BertForSequenceClassification(config)
+    config = hub.BertConfig(**sizes, intermediate_size=512, num_labels=num_labels)
+    return hub.BertForSequenceClassification(config)
 
 
 def words(name: str, model_max_length: int) -> Any:
     """A tokenizer with a token for each word of `rows_of`."""
     from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
 
+    hub: Any = import_module("transformers")
     known = {word: k for k, word in enumerate(("[PAD]", "[UNK]", *(f"w{k}" for k in range(40))))}
     made = Tokenizer(models.WordLevel(known, "[UNK]"))
     made.pre_tokenizer = pre_tokenizers.Whitespace()
-    return PreTrainedTokenizerFast(
+    return hub.PreTrainedTokenizerFast(
         tokenizer_object=made,
         **{"pad_token": "[PAD]", "unk_token": "[UNK]"},
     )
@@ -306,7 +306,6 @@ def install() -> None:
     _module("datasets.utils.logging", disable_progress_bar=Nothing)
     _module("evaluate", load=lambda name: Accuracy())
     with suppress(ImportError):
-        import transformers
-
-        transformers.AutoTokenizer.from_pretrained = words
-        transformers.AutoModelForSequenceClassification.from_pretrained = small_bert
+        hub: Any = import_module("transformers")
+        hub.AutoTokenizer.from_pretrained = words
+        hub.AutoModelForSequenceClassification.from_pretrained = small_bert
