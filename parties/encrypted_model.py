@@ -12,18 +12,20 @@ from numpy.typing import NDArray
 
 from parties.data.shard import Shard
 from parties.encrypted_rows import EncryptedRowsParty
+from parties.kernel.clear_rows import CIRCUITS, ClearRows
+from parties.kernel.columns import Columns
 from parties.kernel.pads import Pads
 from parties.kernel.private import kept_like, opened
 from parties.kernel.sums.integer_sums import added
 from parties.party_protocol import Seal
 from protocols import keygen
-from protocols.ckks import projection, subring
 from protocols.ckks import residues as rns
-from protocols.ckks.clear_rows import ENCODED_ROWS, ClearRows
+from protocols.ckks import subring
 from protocols.ckks.evaluation import CkksContext
+from protocols.ckks.factored import Link
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.ckks.residues import Residues
-from protocols.ckks.shared_keys import Chunk, chunk_of, loaded_context, once
+from protocols.ckks.shared_keys import ENCODED_ROWS, Chunk, chunk_of, loaded_context, once
 from protocols.errors import PolicyError
 from protocols.labels import repeated
 from protocols.messages import Body
@@ -157,7 +159,7 @@ class EncryptedModelParty(EncryptedRowsParty):
         slopes = weight * plan.known_slopes(t, shard.offset, targets)
         own = self._added(rows, slopes) + plan.num_rows * self._drawn()[t]
         scale = 2.0**plan.ckks.scale_bits / (plan.units.side_scale * layout.block_size)
-        coefficients = projection.of_slots(layout.in_parts(own).conj() * scale)
+        coefficients = subring.of_slots(Columns.of(layout).in_parts(own).conj() * scale)
         return [[round(c) for c in part] for part in coefficients.tolist()]
 
     def _added(self, rows: NDArray[np.float64], slopes: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -189,12 +191,13 @@ class EncryptedModelParty(EncryptedRowsParty):
             rows, targets = plan.encode(self._shard.x, self._shard.y)
             units, shard, terms = plan.units, self._shard, plan.row_terms
             offset = shard.offset * (units.row_scale / units.weight_unit)
-            clear = plan.circuit(
+            clear = CIRCUITS[plan.circuit](
                 self._shared,
-                plan.layout,
-                units.link,
+                Columns.of(plan.layout),
+                Link.of(units.link.coefficients),
                 rows,
                 self._zeros(),
+                ENCODED_ROWS.share,
                 scale=units.row_scale,
                 weight=shard.weight if "weight" in terms else None,
                 offset=offset if "offset" in terms else None,

@@ -2,8 +2,8 @@
 
     W <- W - eta (grad(W) + noise + 2 ridge W),   grad(W) = X^T g(XW, Y) / N      `models.lffr`
 
-Parties evaluate g on their own rows (`ckks.clear_lffr`); gd with privacy, whose certificate is that
-of encrypted rows (`privacy.lffr_certificate`); gd or nag without.
+Parties evaluate g on their own rows (`parties.kernel.clear_rows`); gd with privacy, whose
+certificate is that of encrypted rows (`privacy.lffr_certificate`); gd or nag without.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ import numpy as np
 
 from protocols import lffr_slots
 from protocols.approximation import Polynomial
-from protocols.ckks import clear_lffr
-from protocols.ckks.clear_rows import ClearRows, rounding_gain
 from protocols.ckks.lffr_circuit import LffrUnits, cubic
+from protocols.ckks.rows_at_home import lffr_levels, rounding_gain, steepest
 from protocols.errors import ParameterError
 from protocols.model_plan import Array, ModelPlan
 from protocols.models.lffr import Lffr, slope_of_loss
@@ -40,7 +39,7 @@ class LffrModelPlan(ModelPlan):
     """
 
     kind: ClassVar[str] = "model-lffr"
-    circuit: ClassVar[type[ClearRows]] = clear_lffr.ClearLffr
+    circuit: ClassVar[str] = "lffr"
     certifies_targets: ClassVar[bool] = True
 
     model: str = Lffr.name
@@ -66,7 +65,7 @@ class LffrModelPlan(ModelPlan):
     def levels_of(link: Polynomial, rule: Update) -> int:
         """As on encrypted rows."""
         _ = link
-        return clear_lffr.levels(rule)
+        return lffr_levels(rule)
 
     def drops(self, term: str) -> str:
         """Weights meet rows in the clear; no bound knows of offsets."""
@@ -90,7 +89,7 @@ class LffrModelPlan(ModelPlan):
     @property
     def slope_gain(self) -> float:
         """Of LFFR's slope."""
-        return rounding_gain(self.units, clear_lffr.steepest)
+        return rounding_gain(self.units, steepest)
 
     def slope(self, z: Array, targets: Array) -> Array:
         """Of the squared error, in the score."""

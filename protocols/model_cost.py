@@ -1,7 +1,7 @@
 """What an encrypted model costs, from its plan alone: operations, seconds, memory, layout.
 
-Operations are exact: the party's circuit (`ckks.clear_rows`) and the coordinator's updates, run on
-counters. Seconds are operations times unit times (`ckks.cost`).
+Operations are exact: the party's circuit (`parties.kernel.clear_rows`) and the coordinator's
+updates, run on counters. Seconds are operations times unit times (`ckks.cost`).
 """
 
 from __future__ import annotations
@@ -14,14 +14,17 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from parties.kernel.clear_rows import CIRCUITS, encoded_size
+from parties.kernel.columns import Columns, Complexes
 from protocols import model_gradient, model_refresh, traffic
 from protocols.approximation import Polynomial
 from protocols.ckks import residues as rns
 from protocols.ckks.circuit import advance
-from protocols.ckks.clear_rows import ENCODED_ROWS, encoded_size
 from protocols.ckks.cost import UnitTimes, Work, work
+from protocols.ckks.factored import Link
 from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
-from protocols.ckks.periodic import Complexes, PeriodicLayout, widest
+from protocols.ckks.periodic import PeriodicLayout, widest
+from protocols.ckks.shared_keys import ENCODED_ROWS
 from protocols.ckks.side_by_side import Pair, Parts, SideBySide
 from protocols.ckks.tally import COUNTED, CountingContext, IterationTally, Shadow, Tally, whole
 from protocols.encrypted_model import Given
@@ -62,22 +65,22 @@ class PartyTally:
 
 def party_tally(plan: ModelPlan) -> PartyTally:
     """Operations of a gradient; a group of rows costs what any other does."""
-    circuit: Any = plan.circuit  # a class, hence hashable
-    return _party_tally(plan.ckks, plan.layout, plan.link, circuit)
+    return _party_tally(plan.ckks, plan.layout, plan.link, plan.circuit)
 
 
 # Every party, and every candidate for the layout, asks for the same.
 @lru_cache(maxsize=256)
 def _party_tally(
-    params: CkksParameters, layout: PeriodicLayout, link: Polynomial, circuit: Any
+    params: CkksParameters, layout: PeriodicLayout, link: Polynomial, circuit: str
 ) -> PartyTally:
     context: Any = CountingContext(params)
-    counted: Any = type("Counted", (_Counted, circuit), {})
+    counted: Any = type("Counted", (_Counted, CIRCUITS[circuit]), {})
+    columns, factors = Columns.of(layout), Link.of(link.coefficients)
 
     def count(groups: int) -> Counter[tuple[str, int]]:
         rows = np.empty((groups * layout.rows_per_group, 0))
         weights: Any = [[range(params.num_towers)]] * layout.num_parts
-        counted(context, layout, link, rows, (Shadow(0), Shadow(0)), cache=0)(weights)
+        counted(context, columns, factors, rows, (Shadow(0), Shadow(0)), cache=0)(weights)
         found: Counter[tuple[str, int]] = context.take()
         return found
 

@@ -8,7 +8,7 @@
 
 A part's reply, at REFRESH_TOWERS towers, is
 
-    X o q(Enc(w)) + Enc(label term + noise, repeated) + (kernel + pad, 0)          `ckks.clear_rows`
+    X o q(Enc(w)) + Enc(label term + noise, repeated) + (kernel + pad, 0)          `clear_rows`
 
 with a fresh encryption under the joint public key. c1 of the point does not travel: it is the
 random element of the last refresh, which everybody has from the joint seed.

@@ -30,7 +30,6 @@ from numpy.typing import NDArray
 from protocols import minibatch
 from protocols.approximation import Polynomial
 from protocols.ckks.circuit import RowUnits
-from protocols.ckks.clear_rows import ClearRows, levels, rounding_gain
 from protocols.ckks.flooding import (
     FRESH_ERROR_STD,
     MARGIN,
@@ -39,6 +38,7 @@ from protocols.ckks.flooding import (
     scatter,
 )
 from protocols.ckks.periodic import PeriodicLayout, widest
+from protocols.ckks.rows_at_home import levels, rounding_gain
 from protocols.ckks.trace_map import TraceMap
 from protocols.decrypt import flooding_of
 from protocols.errors import ParameterError
@@ -66,8 +66,8 @@ class ModelPlan(RowsPlan):
 
     features_per_ciphertext: 2k, see `PeriodicLayout`; None: the least one with a single part;
     targets: c of a numeric model; batches: K, parties take about one row in K in a round, by coins
-    of their own (`minibatch`); circuit: what a party evaluates; certifies_targets: whether a
-    certificate is about several.
+    of their own (`minibatch`); circuit: of `parties.kernel.clear_rows`, what a party
+    evaluates; certifies_targets: whether a certificate is about several.
 
     Raises:
         ParameterError: see `RowsPlan`; or the update needs a preconditioner; or cover with privacy;
@@ -77,7 +77,7 @@ class ModelPlan(RowsPlan):
     kind: ClassVar[str] = "model"
     protocol: ClassVar[str] = ENCRYPTED_MODEL
     gathered: ClassVar[str] = "gradients"
-    circuit: ClassVar[type[ClearRows]] = ClearRows
+    circuit: ClassVar[str] = "link"
     certifies_targets: ClassVar[bool] = False
 
     targets: int = 1

@@ -110,6 +110,8 @@ def violations(module: str, imported: set[str]) -> list[str]:
 ARITHMETIC = {
     "parties",
     "parties.kernel",
+    "parties.kernel.clear_rows",
+    "parties.kernel.columns",
     "parties.kernel.sums",
     "parties.kernel.sums.clipping",
     "parties.kernel.sums.integer_sums",

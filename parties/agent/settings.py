@@ -32,7 +32,7 @@ from parties.data.views import encode_with_views
 from parties.party import Party
 from parties.policy import Policy
 from protocols.cards import check_key, spoken
-from protocols.ckks.clear_rows import ENCODED_ROWS
+from protocols.ckks.shared_keys import ENCODED_ROWS
 from protocols.documents import Checked, check_durations, load_toml
 from protocols.errors import DataError, ParameterError
 from protocols.messages import public_bytes

@@ -38,7 +38,7 @@ from typing import Any, Protocol, TypeVar
 
 from protocols.approximation import Polynomial, is_symmetric
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
-from protocols.ckks.factored import FactoredPolynomial
+from protocols.ckks.factored import FactoredPolynomial, Link
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.errors import ParameterError
 from protocols.updates.update import Update, V
@@ -60,9 +60,7 @@ def link_factors(link: Polynomial) -> FactoredPolynomial:
     """
     if link.center != 0 or link.degree < 1:
         raise ParameterError("the link must be a polynomial of degree at least 1 around 0")
-    if is_symmetric(link):
-        return FactoredPolynomial.from_coefficients(link.coefficients[1::2])
-    return FactoredPolynomial.from_coefficients((0.0, *link.coefficients[1:]))
+    return Link.of(link.coefficients).factors
 
 
 def gradient_levels(link: Polynomial) -> int:

@@ -7,7 +7,7 @@ are ready first gives the least depth. Powers of u would need one level more.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,3 +77,45 @@ class FactoredPolynomial:
         while len(queue) > 1:
             queue = sorted([queue[1] + 1, *queue[2:]])
         return queue[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """q = p - p(0) of a polynomial p in t = z / radius, by its factors.
+
+    in_squares: p is 1/2 plus an odd polynomial, and the factors are of q(t) / t, in t^2.
+    """
+
+    factors: FactoredPolynomial
+    in_squares: bool
+
+    @classmethod
+    def of(cls, coefficients: Sequence[float]) -> Link:
+        """Of t^0, t^1, ….
+
+        Raises:
+            ParameterError: the degree is 0.
+        """
+        if coefficients[0] == 0.5 and not any(coefficients[2::2]):
+            return cls(FactoredPolynomial.from_coefficients(coefficients[1::2]), True)
+        own = (0.0, *coefficients[1:])
+        return cls(FactoredPolynomial.from_coefficients(own), False)
+
+    def quotient(self, z: Any) -> tuple[int, Any]:
+        """q / A, and the levels that it takes; z: a ciphertext, an array, what has + and *."""
+        if self.in_squares:
+            moved = ((level + 1, v) for level, v in self.factors.operands(z * z))
+            queue = [(0, z), *moved]
+        else:
+            queue = self.factors.operands(z)
+        while len(queue) > 1:
+            queue.sort(key=lambda item: item[0])
+            (_, first), (level, second) = queue[:2]
+            queue = [(level + 1, first * second), *queue[2:]]
+        return queue[0]
+
+    def lffr_slope(self, z: Any, with_label: Callable[[Any], Any]) -> Any:
+        """(T + h / A) (T^2 - 1 / (2 A)^2), T = z (z^2 - root); with_label: T + h / A, of T."""
+        (root,) = self.factors.roots
+        t = z * (z * z + -root)
+        return with_label(t) * (t * t + -1 / (2 * self.factors.leading) ** 2)

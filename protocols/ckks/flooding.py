@@ -29,7 +29,7 @@ sigma_e, for weights in the units in which they are encrypted:
 
 That errors add up as independent ones do is what this stands on. A key switch leaves K times the
 variance of a rescaling and mean zero, as `key_switch` makes sure of; groups of rows that are alike
-round independently, as their encryptions do, or as `clear_rows` makes sure of.
+round independently, as their encryptions do, or as `parties.kernel.clear_rows` makes sure of.
 
 An encrypted model counts the noise of its gradients, with a margin of 2 for the rule's own path
 (`ModelPlan.model_error_std`). Elsewhere MARGIN covers what is smaller: the columns' noise that a

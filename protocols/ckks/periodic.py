@@ -183,51 +183,10 @@ class PeriodicLayout:
 
     # -- slots ------------------------------------------------------------------------------------
 
-    def in_parts(self, vector: Array) -> Complexes:
-        """x_f + i x_g of each output: `shape` to (parts, k), zero beyond the features."""
-        outputs = vector.reshape(self.num_features, self.num_outputs).T
-        return self._paired(outputs).reshape(self.num_parts, self.period)
-
     def of_parts(self, parts: Complexes) -> Array:
-        """Inverse of `in_parts`."""
+        """Vectors, from the slots (parts, k) of their parts: see `parties.kernel.columns`."""
         found: Array = np.ascontiguousarray(parts).reshape(self.num_outputs, -1).view(np.float64)
         return found[:, : self.num_features].T.reshape(self.shape).copy()
-
-    def _paired(self, rows: Array) -> Complexes:
-        """Shape (rows, d) to (rows, m, k)."""
-        k, m = self.period, self.output_parts
-        padded = np.zeros((len(rows), 2 * m * k))
-        padded[:, : self.num_features] = rows
-        return padded.view(np.complex128).reshape(len(rows), m, k)
-
-    def slots_of(self, rows: Array, part: int, shift: int) -> Complexes:
-        """Slots of one part of a group of rows, shape (rows, d), for gradients: pair j - shift."""
-        return self._gathered(self._paired(rows)[:, part], -shift)
-
-    def slots_to_sum(self, rows: Array, part: int, turn: int, step: int) -> Complexes:
-        """The same for inner products: pair j + step + turn, or in all columns of a row.
-
-        turn: of the weights; step: of the product, which is turned by so many places.
-        """
-        slots = self._gathered(self._paired(rows)[:, part], turn + step)
-        for column in range(1, self.columns_of_row):
-            slots = slots + np.roll(slots, column * self.period)
-        return np.roll(slots, step)
-
-    def in_columns(self, values: Complexes) -> Complexes:
-        """Slots of one number of each row: all of the row's, or those of its first column."""
-        return self._gathered(np.repeat(values.reshape(-1, 1), self.period, axis=1), 0)
-
-    def _gathered(self, values: Complexes, turn: int) -> Complexes:
-        """Pair j + turn of k of each row, in its slots j; shape (rows, k) to (S,)."""
-        found = np.zeros((self.rows_per_group, self.period), np.complex128)
-        found[: len(values)] = values
-        place = np.arange(self.period)
-        # Row i of r of a column has the slots j = i mod r.
-        own = found.reshape(-1, self.rows_of_column, self.period)
-        columns = np.zeros((self.block_size, self.period), np.complex128)
-        columns[:: self.columns_of_row] = own[:, place % own.shape[1], (place + turn) % len(place)]
-        return columns.ravel()
 
 
 class Way(NamedTuple):

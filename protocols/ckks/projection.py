@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from protocols.ckks.column_map import powers_of_root
 from protocols.ckks.residues import Residues
-from protocols.ckks.subring import powers_of, sums_of
+from protocols.ckks.subring import powers_of, slot_values, sums_of
 
-Floats = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
 
 
@@ -53,20 +52,5 @@ def _inverses(primes: tuple[int, ...], n: int, count: int) -> tuple[NDArray[Any]
 
 def to_slots(coefficients: Sequence[float], period: int) -> Complexes:
     """The k slots of an element of the subring."""
-    found: Complexes = _turns(period) @ np.asarray(coefficients, np.float64)
+    found: Complexes = slot_values(period) @ np.asarray(coefficients, np.float64)
     return found
-
-
-def of_slots(values: Complexes) -> Floats:
-    """Coefficients of the elements with these slots: shape (…, k) to (…, 2k)."""
-    period = values.shape[-1]
-    found: Floats = (values @ _turns(period).conj()).real / period
-    return found
-
-
-@lru_cache(maxsize=16)
-def _turns(period: int) -> Complexes:
-    """exp(2 pi i 5^j l / 4k), shape (k, 2k)."""
-    exponents = np.array([pow(5, j, 4 * period) for j in range(period)])
-    angles = np.outer(exponents, np.arange(2 * period)) % (4 * period)
-    return np.exp(0.5j * np.pi * angles / period)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -116,3 +116,31 @@ def once(
 def forget(context: CkksContext, kind: str) -> None:
     """Nobody needs what `once` made of a kind any more."""
     _LAST.get(context, {}).pop(kind, None)
+
+
+class MemoryBudget:
+    """Memory for encoded rows; parties of one process have equal parts of it.
+
+    total: of the process [bytes].
+    """
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self._parties: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def enter(self, party: Any) -> None:
+        """One more, until it leaves or is forgotten."""
+        self._parties.add(party)
+
+    def leave(self, party: Any) -> None:
+        """It has no encoded rows any more."""
+        self._parties.discard(party)
+
+    @property
+    def share(self) -> int:
+        """Of each party [bytes]."""
+        return self.total // max(1, len(self._parties))
+
+
+ENCODED_ROWS = MemoryBudget(9 << 28)
+"""Of this process. Rows that find no room are encoded again in every round."""

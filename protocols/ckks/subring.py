@@ -124,3 +124,18 @@ def powers_of(phi: Residues, count: int, sign: int) -> NDArray[Any]:
     exponents = sign * np.outer(2 * reversed_bits(count) + 1, np.arange(count)) % (2 * count)
     found: NDArray[Any] = phi.astype(object)[exponents]
     return found
+
+
+def of_slots(values: NDArray[np.complex128]) -> NDArray[np.float64]:
+    """Coefficients of the elements with these slots: shape (…, k) to (…, 2k)."""
+    period = values.shape[-1]
+    found: NDArray[np.float64] = (values @ slot_values(period).conj()).real / period
+    return found
+
+
+@lru_cache(maxsize=16)
+def slot_values(period: int) -> NDArray[np.complex128]:
+    """exp(2 pi i 5^j l / 4k), shape (k, 2k)."""
+    exponents = np.array([pow(5, j, 4 * period) for j in range(period)])
+    angles = np.outer(exponents, np.arange(2 * period)) % (4 * period)
+    return np.exp(0.5j * np.pi * angles / period)

@@ -25,15 +25,17 @@ from unittest import mock
 import numpy as np
 import pytest
 
+from parties.kernel.clear_rows import ClearRows
+from parties.kernel.columns import Columns
 from protocols import decrypt, refresh
 from protocols.approximation import SIGMOID_DEGREES
 from protocols.ckks import residues as rns
 from protocols.ckks.choice import choose_parameters
 from protocols.ckks.circuit import gradient_levels
-from protocols.ckks.clear_rows import ClearRows
 from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.context import CONJUGATION
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
+from protocols.ckks.factored import Link
 from protocols.ckks.flooding import Flooding, rounding_std
 from protocols.ckks.packing import Layout
 from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
@@ -202,7 +204,7 @@ def test_groups_of_rows_that_are_alike_round_independently(
     features_per_ciphertext: int, mutant: bool, keys: JointKeys
 ) -> None:
     """Scores of any two groups differ by two roundings of a rescaling; without zeros not at all."""
-    context, evaluator, s = keys.context, evaluator_of(keys), secret_of(keys)
+    context, s = keys.context, secret_of(keys)
     layout = PeriodicLayout(
         num_slots=N // 2,
         num_features=8,
@@ -210,13 +212,11 @@ def test_groups_of_rows_that_are_alike_round_independently(
         features_per_ciphertext=features_per_ciphertext,
     )
     x = np.full((4 * layout.rows_per_group, 8), 0.5)
-    rows = ClearRows(context, layout, make_link(3), x, zeros(keys, mutant))
+    link = Link.of(make_link(3).coefficients)
+    rows = ClearRows(context, Columns.of(layout), link, x, zeros(keys, mutant), 1 << 30)
     weights = [encrypt(keys, random_slots(30 + k)).ct for k in range(layout.num_parts)]
     rotated = rows.rotated([context.polynomials_of(ct) for ct in weights])
-    scores = [
-        exact.decrypted(context, rows._scores(evaluator, group, rotated)[0].ct, s)
-        for group in range(4)
-    ]
+    scores = [exact.decrypted(context, rows._scores(group, rotated)[0], s) for group in range(4)]
     two = math.sqrt((1 + float(np.sum(s.astype(float) ** 2))) / 6)
     for one, other in itertools.combinations(scores, 2):
         found = rms(one - other) / two

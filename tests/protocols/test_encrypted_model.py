@@ -18,8 +18,9 @@ import numpy as np
 import pytest
 
 from parties.data.schema import NumericColumn, Targets
+from parties.kernel.columns import Columns
 from protocols.approximation import exponential_approximation
-from protocols.ckks import projection
+from protocols.ckks import projection, subring
 from protocols.ckks.flooding import fresh_std
 from protocols.ckks.periodic import PeriodicLayout, widest
 from protocols.model_plan import OWN_PATH, ModelPlan
@@ -136,7 +137,7 @@ def measured(session: Session) -> Measured:
     released, coefficients = opened(session)
     plan, twin = session.plan, session.twin()
     scale = 2.0**plan.ckks.scale_bits
-    true = projection.of_slots(plan.layout.in_parts(twin / plan.unit).conj()) * scale
+    true = subring.of_slots(Columns.of(plan.layout).in_parts(twin / plan.unit).conj()) * scale
     noise = (coefficients - np.rint(true).astype(object)).astype(float)
     slots = [projection.to_slots(each, plan.layout.period) for each in coefficients / scale]
     true_weights = plan.layout.of_parts(np.stack(slots).conj()) * plan.unit

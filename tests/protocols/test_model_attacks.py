@@ -18,11 +18,13 @@ import pytest
 from scipy.stats import kstest
 
 from parties.encrypted_model import EncryptedModelParty
+from parties.kernel.clear_rows import ClearRows
+from parties.kernel.columns import Columns
 from parties.kernel.pads import Pads
 from protocols.ckks import residues as rns
 from protocols.ckks import subring
-from protocols.ckks.clear_rows import ClearRows
 from protocols.ckks.evaluation import CkksContext
+from protocols.ckks.factored import Link
 from protocols.ckks.masks import mask_bits
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.ckks.trace_map import TraceMap
@@ -125,7 +127,8 @@ def opened() -> Opened:
     for value in (0.5, 0.25):
         ((x, y), *_) = constant_rows(value)
         units, (x, _) = half.plan.units, half.plan.encode(x, y)
-        args = (half._shared, half.plan.layout, units.link, x, known_zeros(half))
+        columns, link = Columns.of(half.plan.layout), Link.of(units.link.coefficients)
+        args = (half._shared, columns, link, x, known_zeros(half), 0)
         rows = ClearRows(*args, scale=units.row_scale)
         guesses[value] = rows(pair)[0][1]
     key = np.array([exact.evaluations(secret, q) for q in low], np.uint64)

@@ -11,12 +11,13 @@ from unittest.mock import patch
 
 import pytest
 
+from parties.kernel.clear_rows import ClearRows
 from protocols import model_cost, planner
-from protocols.ckks import clear_rows, cost, evaluator, periodic
+from protocols.ckks import cost, periodic
 from protocols.ckks.choice import choose_parameters
-from protocols.ckks.clear_rows import ClearRows, MemoryBudget
 from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
 from protocols.ckks.periodic import Way
+from protocols.ckks.shared_keys import MemoryBudget
 from protocols.ckks.tally import OPERATIONS
 from protocols.errors import ParameterError
 from protocols.model_plan import ModelPlan
@@ -70,13 +71,22 @@ def whole(request: pytest.FixtureRequest) -> Any:
 
     rounds, encoded, kept = list[Counter[Any]](), Counter[Any](), list[ClearRows]()
     points, rotated = list[Counter[Any]](), ClearRows.rotated
-    build, init, encode = evaluator.Evaluator, ClearRows.__init__, ClearRows._encode
+    init, encode, gradient = ClearRows.__init__, ClearRows._encode, ClearRows.gradient
 
-    def spied(context: Any, layout: Any) -> Any:
-        found = build(context, layout)
-        found.cc = Spy(context.cc)
-        rounds.append(found.cc.counts)
-        return found
+    class Spied:
+        """A context whose own operations are not seen."""
+
+        def __init__(self, context: Any) -> None:
+            self.unseen, self.cc = context, Spy(context.cc)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.unseen, name)
+
+    def spied(self: Any, weights: Any) -> Any:
+        context = Spied(self._context)
+        rounds.append(context.cc.counts)
+        with patch.object(self, "_context", context):
+            return gradient(self, weights)
 
     def watched(self: Any, weights: Any) -> Any:
         spy = Spy(self._context.cc)
@@ -91,7 +101,9 @@ def whole(request: pytest.FixtureRequest) -> Any:
     def counted(self: Any, slots: Any, level: int) -> Any:
         if self is kept[0]:
             encoded[len(rounds) // PARTIES, level] += 1
-        return encode(self, slots, level)
+        own = getattr(self._context, "unseen", self._context)
+        with patch.object(self, "_context", own):
+            return encode(self, slots, level)
 
     ring, width, way = request.param
 
@@ -104,13 +116,12 @@ def whole(request: pytest.FixtureRequest) -> Any:
         ring_dim=ring, degree=3,
     )  # fmt: skip
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(clear_rows, "Evaluator", spied)
+        patched.setattr(ClearRows, "gradient", spied)
         patched.setattr(ClearRows, "__init__", first)
         patched.setattr(ClearRows, "_encode", counted)
         patched.setattr(ClearRows, "rotated", watched)
         patched.setattr("protocols.privacy.calibrate.rows.cheapest_layout", fixed)
-        for module in ("parties.encrypted_model", "protocols.ckks.clear_rows"):
-            patched.setattr(f"{module}.ENCODED_ROWS", room)
+        patched.setattr("parties.encrypted_model.ENCODED_ROWS", room)
         patched.setattr(periodic, "_cheapest", lambda *_: way)
         result = simulate(config)
     return way, (result.plan, (rounds, points), encoded, kept[0])

@@ -27,7 +27,7 @@ from coordinator.settings import Settings as CentreSettings
 from parties.agent.server import AgentServer
 from parties.agent.settings import Allowance, Settings, build_agent
 from parties.agent.vault import new_entry, read_entry
-from protocols.ckks.clear_rows import MemoryBudget
+from protocols.ckks.shared_keys import MemoryBudget
 from protocols.documents import load_toml, to_toml
 from protocols.errors import ParameterError, PolicyError
 from protocols.gradients import GradientPlan

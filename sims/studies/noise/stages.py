@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from parties.kernel.columns import Columns
 from parties.objectives import open_contributor
 from protocols import gradients, labels, model_gradient
 from protocols.aggregate import setup
 from protocols.aggregate.coordinator_cipher import CoordinatorCipher
 from protocols.aggregate.wire import sum_messages
-from protocols.ckks import projection
+from protocols.ckks import projection, subring
 from protocols.ckks import residues as rns
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.evaluator import EncryptedVector
@@ -479,7 +480,7 @@ class ModelStages(CircuitStages):
     def _errors(self, vector: Any, weights: Floats, last: bool) -> tuple[Floats, float]:
         """Of the subring's coefficients, which hold nothing but the weights."""
         layout, scale = self._plan.layout, 2.0**self._plan.ckks.scale_bits
-        held = projection.of_slots(layout.in_parts(weights).conj()) * scale
+        held = subring.of_slots(Columns.of(layout).in_parts(weights).conj()) * scale
         noise = np.array(
             [
                 (self._used(self._opened(pair)) - [round(c) for c in own.tolist()]).astype(float)

@@ -6,11 +6,11 @@
 
 w' = w / R, R the radius of the link's interval, q = p - p(0) and A its leading coefficient in z'; x
 stands for c times a row, c as in `circuit`, which brings the noise of replies below a rounding's; u
-for its weight on [0, 1], o' for c / R times its offset; packing: `periodic`. Sums over columns are
+for its weight on [0, 1], o' for c / R times its offset; packing: `columns`. Sums over columns are
 left to the next refresh (`trace_map`). No step needs a key switch but the factors' products, the
 conjugation and the rotations. A group of rows costs k plaintext products of each part for z', one
-where products are turned, and r for the gradient (`periodic`). Of a link of degree 1, q(z') / A is
-z' itself.
+where products are turned, and r for the gradient (`ckks.periodic`). Of a link of degree 1,
+q(z') / A is z' itself.
 
 Noise. Every key switch comes before a rescaling, which divides its noise by a prime, but for the
 turns of w'. A rescaling's rounding follows from its operand: it would be the same in all groups
@@ -28,159 +28,83 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from itertools import product
 from typing import Any
-from weakref import WeakSet
 
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.approximation import Polynomial, is_symmetric
-from protocols.ckks.circuit import REFRESH_LEVEL, RowUnits, link_factors
+from parties.kernel.columns import Array, Columns, Complexes
 from protocols.ckks.context import CONJUGATION
 from protocols.ckks.evaluation import CkksContext
-from protocols.ckks.evaluator import EncryptedVector, Evaluator
+from protocols.ckks.factored import Link
 from protocols.ckks.flooding import encode_complex
 from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
-from protocols.ckks.periodic import Complexes, PeriodicLayout
 from protocols.ckks.residues import Residues
-from protocols.updates.update import Update
-
-Array = NDArray[np.float64]
-
-
-class MemoryBudget:
-    """Memory for encoded rows; parties of one process have equal parts of it.
-
-    total: of the process [bytes].
-    """
-
-    def __init__(self, total: int) -> None:
-        self.total = total
-        self._parties: WeakSet[Any] = WeakSet()
-
-    def enter(self, party: Any) -> None:
-        """One more, until it leaves or is forgotten."""
-        self._parties.add(party)
-
-    def leave(self, party: Any) -> None:
-        """It has no encoded rows any more."""
-        self._parties.discard(party)
-
-    @property
-    def share(self) -> int:
-        """Of each party [bytes]."""
-        return self.total // max(1, len(self._parties))
-
-
-ENCODED_ROWS = MemoryBudget(9 << 28)
-"""Of this process. Rows that find no room are encoded again in every round."""
-
-
-def quotient(link: Polynomial, z: Any) -> tuple[int, Any]:
-    """q(z) / A and the levels that it takes; z: a ciphertext, an array, or whatever has + and *."""
-    factors = link_factors(link)
-    if is_symmetric(link):
-        queue = [(0, z), *((level + 1, v) for level, v in factors.operands(z * z))]
-    else:
-        queue = list(factors.operands(z))
-    while len(queue) > 1:
-        queue.sort(key=lambda item: item[0])
-        (_, first), (level, second) = queue[:2]
-        queue = [(level + 1, first * second), *queue[2:]]
-    return queue[0]
-
-
-def levels(link: Polynomial, rule: Update) -> int:
-    """Between two refreshes; of a gradient 2 for degree 1, of odd ones 4 for 3, 5 to 7, 6 to 15."""
-    # The rule's own path ends with a product that the refresh sums up.
-    return max(1 + quotient(link, 1.0)[0] + 1, REFRESH_LEVEL + rule.levels() + 1)
-
-
-Slope = Callable[[RowUnits, Any], Any]
-"""What weighted rows are multiplied by, of z'."""
-
-
-@lru_cache(maxsize=64)
-def rounding_gain(
-    units: RowUnits, slope: Slope = lambda units, z: quotient(units.link, z)[1]
-) -> float:
-    """Std of the noise of q(z') / A, largest of |z| <= R, in noises of one rescaling, as z' has.
-
-    slope: in its place.
-    """
-    c = units.row_scale
-    t: Array = np.linspace(-c, c, 1001).astype(np.float64)
-    found: _Rounded = slope(units, _Rounded(t, {object(): np.ones_like(t)}))
-    return float(np.sqrt(sum(each**2 for each in found.slopes.values())).max())
-
-
-@dataclass(frozen=True, slots=True)
-class _Rounded:
-    """Values, and how fast they move with each of the independent roundings behind them."""
-
-    value: Array
-    slopes: dict[object, Array]
-
-    def __add__(self, other: float) -> _Rounded:
-        return _Rounded(self.value + other, self.slopes)
-
-    def __mul__(self, other: _Rounded) -> _Rounded:
-        left, right = self.slopes, other.slopes
-        slopes = {
-            source: self.value * right.get(source, 0.0) + other.value * left.get(source, 0.0)
-            for source in left.keys() | right.keys()
-        }
-        # The product is rescaled.
-        slopes[object()] = np.ones_like(self.value)
-        return _Rounded(self.value * other.value, slopes)
 
 
 @dataclass(frozen=True, slots=True)
 class _Gained:
-    """An encrypted value, and the known number that it is too large by: q / A must not drift.
+    """A ciphertext, and the known number that its value is too large by: q / A must not drift.
 
     A product is off by the dropped prime's distance from the scale, 2^-40 or so of itself, round
     after round in the same direction. Sums with public numbers take the gain along.
     """
 
-    vector: EncryptedVector
+    context: CkksContext
+    ct: Any
     gain: float = 1.0
 
+    @property
+    def level(self) -> int:
+        """Primes that were dropped."""
+        return int(self.ct.GetLevel())
+
+    def lowered(self, level: int) -> Any:
+        """The ciphertext, at a deeper level."""
+        if self.level == level:
+            return self.ct
+        return self.context.cc.Compress(self.ct, self.context.params.num_towers - level)
+
     def __add__(self, other: float) -> _Gained:
-        return _Gained(self.vector + other * self.gain, self.gain)
+        total = self.context.cc.EvalAdd(self.ct, other * self.gain)
+        return _Gained(self.context, total, self.gain)
 
     def plus(self, encoded: Callable[[float, int], Any]) -> _Gained:
         """With a plaintext added; encoded: times a gain, at a level."""
-        evaluator, level = self.vector.evaluator, self.vector.level
-        total = evaluator.cc.EvalAdd(self.vector.ct, encoded(self.gain, level))
-        return _Gained(evaluator.wrap(total), self.gain)
+        total = self.context.cc.EvalAdd(self.ct, encoded(self.gain, self.level))
+        return _Gained(self.context, total, self.gain)
 
     def __mul__(self, other: _Gained) -> _Gained:
-        level = max(self.vector.level, other.vector.level)
-        gain = self.gain * other.gain * self.vector.evaluator.context.rescaling_gain(level)
-        return _Gained(self.vector * other.vector, gain)
+        cc, level = self.context.cc, max(self.level, other.level)
+        if self.ct is other.ct:
+            found = cc.EvalSquare(self.ct)
+        else:
+            found = cc.EvalMult(self.lowered(level), other.lowered(level))
+        cc.RescaleInPlace(found)
+        return _Gained(
+            self.context, found, self.gain * other.gain * self.context.rescaling_gain(level)
+        )
 
 
 class ClearRows:
     """A party's rows, encoded, and the gradient that they make of encrypted weights.
 
-    context: with the joint evaluation keys; layout: of the plan; link: p; rows: shape (N, d), bias
+    context: with the joint evaluation keys; link: p, of c times a row; rows: shape (N, d), bias
     last, never copied; scale: c; zeros: two encryptions of zero, of this process, at level 0 and at
-    the scale of a product; cache: of encoded rows [bytes], None: this party's share of
-    ENCODED_ROWS; weight, offset: u, o', shape (N,), None: ones, zeros; targets: y, for slopes that
-    are not linear in it.
+    the scale of a product; cache: for encoded rows [bytes]; weight, offset: u, o', shape (N,),
+    None: ones, zeros; targets: y, for slopes that are not linear in it.
     """
 
     def __init__(
         self,
         context: CkksContext,
-        layout: PeriodicLayout,
-        link: Polynomial,
+        layout: Columns,
+        link: Link,
         rows: Array,
         zeros: tuple[Any, Any],
-        cache: int | None = None,
+        cache: int,
         *,
         scale: float = 1.0,
         weight: Array | None = None,
@@ -190,7 +114,7 @@ class ClearRows:
         self._context, self._layout, self._link = context, layout, link
         self._targets = targets
         self._zero, self._next_zero = zeros
-        self._rows, self._cache = rows, ENCODED_ROWS.share if cache is None else cache
+        self._rows, self._cache = rows, cache
         self._scale, self._weight, self._offset = scale, weight, offset
         self._encoded: dict[tuple[int, int, int, int], Any] = {}
         # Where the last product is rescaled to what a refresh takes.
@@ -202,21 +126,20 @@ class ClearRows:
 
     def gradient(self, rotated: Sequence[Sequence[Any]]) -> list[list[Residues]]:
         """sum over groups of x_f q(z') / A: (c0, c1) of each part, at REFRESH_TOWERS towers."""
-        evaluator, layout = Evaluator(self._context, self._layout), self._layout
-        cc = evaluator.cc
+        cc, layout = self._context.cc, self._layout
         shifts = range(layout.rows_of_column)
         sums: list[list[Any]] = [[None for _ in shifts] for _ in range(layout.num_parts)]
-        for group in range(layout.groups_of(len(self._rows))):
-            scores = self._scores(evaluator, group, rotated)
-            found = self._slopes(group, [_Gained(z) for z in scores])
-            lowered = [evaluator.drop_to(q.vector, self._last_level) for q in found]
+        for group in range(-(-len(self._rows) // layout.rows_per_group)):
+            scores = self._scores(group, rotated)
+            found = self._slopes(group, [_Gained(self._context, z) for z in scores])
+            lowered = [q.lowered(self._last_level) for q in found]
             for part, shift in product(range(layout.output_parts), shifts):
                 # All outputs take the same products, hence have the same gain.
                 slots = partial(self._conjugated, group, part, shift, found[0].gain)
                 rows = self._plaintext((group, part, shift, 1), self._last_level, slots)
                 for output, q in enumerate(lowered):
                     own = sums[output * layout.output_parts + part]
-                    own[shift] = _added(cc, own[shift], cc.EvalMultNoRelin(q.ct, rows))
+                    own[shift] = _added(cc, own[shift], cc.EvalMultNoRelin(q, rows))
         totals = []
         while sums:
             totals.append(self._turned_back(sums.pop(0)))
@@ -248,7 +171,7 @@ class ClearRows:
     def _slopes(self, group: int, scores: Sequence[_Gained]) -> list[_Gained]:
         """q(z') / A of each output; of any other loss what its weighted rows are multiplied by."""
         _ = group
-        return [quotient(self._link, z)[1] for z in scores]
+        return [self._link.quotient(z)[1] for z in scores]
 
     def rotated(self, weights: Sequence[Sequence[Residues]]) -> list[list[Any]]:
         """rot_r of every part, r below the layout's `turns`; no row is in it."""
@@ -262,11 +185,9 @@ class ClearRows:
             *([context.rotated(part, r, digits) for part, digits in pairs] for r in steps),
         ]
 
-    def _scores(
-        self, evaluator: Evaluator, group: int, rotated: Sequence[Sequence[Any]]
-    ) -> list[EncryptedVector]:
+    def _scores(self, group: int, rotated: Sequence[Sequence[Any]]) -> list[Any]:
         """z' of one group of rows, at level 1, of each output; outputs share a zero."""
-        layout, cc = self._layout, evaluator.cc
+        layout, cc = self._layout, self._context.cc
         steps = (0, *layout.steps)
         products: list[list[Any]] = [[None] * len(steps) for _ in range(layout.num_outputs)]
         parts, turns = range(layout.output_parts), range(layout.turns)
@@ -277,17 +198,17 @@ class ClearRows:
                 weights = rotated[turn][output * layout.output_parts + part]
                 found[place] = _added(cc, found[place], cc.EvalMultNoRelin(weights, rows))
         cc.EvalAddInPlace(self._zero, self._next_zero)
-        scores = [self._joined(evaluator, found) for found in products]
+        scores = [self._joined(found) for found in products]
         if self._offset is not None:
-            level = scores[0].level
+            level = scores[0].GetLevel()
             offset = self._plaintext((group, 0, 0, 2), level, partial(self._offsets, group))
             for score in scores:
-                cc.EvalAddInPlace(score.ct, offset)
+                cc.EvalAddInPlace(score, offset)
         return scores
 
-    def _joined(self, evaluator: Evaluator, totals: Sequence[Any]) -> EncryptedVector:
+    def _joined(self, totals: Sequence[Any]) -> Any:
         """Sums over features, from those of each step of products; their real part."""
-        cc, (first, *others) = evaluator.cc, totals
+        cc, (first, *others) = self._context.cc, totals
         turned = list(zip(self._layout.steps, others, strict=True))
         total = self._context.gathered(first, turned)
         for steps in self._layout.sums:
@@ -295,7 +216,7 @@ class ClearRows:
         cc.EvalAddInPlace(total, self._zero)
         cc.EvalAddInPlace(total, self._context.rotated(total, CONJUGATION))
         cc.RescaleInPlace(total)
-        return evaluator.wrap(total)
+        return total
 
     def _halved(self, group: int, part: int, turn: int, step: int) -> Complexes:
         """Half the rows: a number and its conjugate are twice the real part."""
@@ -341,6 +262,36 @@ class ClearRows:
                 self._cache -= size
                 self._encoded[key] = found
         return found
+
+
+class ClearLffr(ClearRows):
+    """LFFR's rows, and the gradient that they make; targets: shape (N, c), on [0, 1].
+
+    In the units of `lffr_circuit`, T = z' (z'^2 - root) and h = 1/2 - y, a row's slope over -2 A^3
+    is (T + h / A) (T^2 - 1 / (2 A)^2). h / A is added to T as a plaintext, one for each output and
+    group of rows: the targets take no product, and no output but the products of its own score.
+    z'^2 is ready at level 2, T at 3, T^2 at 4, the slope at 5.
+    """
+
+    def _slopes(self, group: int, scores: Sequence[_Gained]) -> list[_Gained]:
+        """Of each output."""
+        return [
+            self._link.lffr_slope(z, lambda t, k=k: t.plus(partial(self._label, group, k)))  # type: ignore[misc]
+            for k, z in enumerate(scores)
+        ]
+
+    def _label(self, group: int, output: int, gain: float, level: int) -> Any:
+        """h / A of one output, times a gain that is the same in every round."""
+        slots = partial(self._labels, group, output, gain)
+        return self._plaintext((group, output, 0, 3), level, slots)
+
+    def _labels(self, group: int, output: int, gain: float) -> Complexes:
+        assert self._targets is not None  # noqa: S101 (of the plan)
+        own = np.asarray(self._targets).reshape(len(self._rows), -1)[:, output]
+        return self._repeated(gain * (0.5 - own) / self._link.factors.leading, group)
+
+
+CIRCUITS: dict[str, type[ClearRows]] = {"link": ClearRows, "lffr": ClearLffr}
 
 
 def encoded_size(params: CkksParameters, level: int) -> int:
