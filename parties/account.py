@@ -100,8 +100,8 @@ class Account:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on with a run; one that the ledger has closed since the state was taken is over."""
         held, self._spent = state["open"], bool(state["spent"])
-        law, cost = state.get("booked") or ("", 0.0)
-        self.booked = str(law), float(cost)
+        booked = state.get("booked", ("", 0.0))
+        self.booked = booked and (str(booked[0]), float(booked[1]))
         is_open = self._ledger is not None and held is not None and self._ledger.is_open(held)
         self._open = held if is_open else None
 

@@ -35,7 +35,7 @@ KEYS, AGREE = "pad-keys", "agree-pads"
 def give_key(half: Any, request: Request) -> Body:
     """Reply to `pad-keys`: all were told the same key shares."""
     half.keys.confirm(request.body)
-    key: SignedValue = half.pads.key()
+    key: SignedValue = half.session.pad_key()
     return key.to_body()
 
 
@@ -45,7 +45,7 @@ def agree(half: Any, request: Request) -> Body:
     Raises:
         MessageError: malformed keys. ProtocolError: a key is not signed by its party.
     """
-    half.pads.agree(signed_messages.of_request(request.body))
+    half.session.agree_pads(signed_messages.of_request(request.body))
     return Body()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,11 @@ class Columns:
         return cls(**{name: getattr(layout, name) for name in names})
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """Of weights: (d,), of several outputs (d, c)."""
+        return (self.num_features, self.num_outputs)[: 1 + (self.num_outputs > 1)]
+
+    @property
     def output_parts(self) -> int:
         """m: ciphertexts of a vector of d numbers."""
         return -(-self.num_features // (2 * self.period))
@@ -84,6 +90,11 @@ class Columns:
             found.append(tuple(step * i for i in range(1, radix)))
             step *= radix
         return tuple(found)
+
+    @property
+    def rotations(self) -> tuple[int, ...]:
+        """All of them, in the order of their keys."""
+        return (*range(1, self.turns), *self.steps, *chain.from_iterable(self.sums))
 
     def in_parts(self, vector: Array) -> Complexes:
         """x_f + i x_g of each output: shape (d,) or (d, c) to (parts, k), zero beyond the features.

@@ -1,4 +1,4 @@
-"""What a run of secure sums asks of a party, in numbers; `sums_session` believes none of it."""
+"""What a run asks of a party, in numbers; the sessions believe none of it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import hashlib
 import json
 import math
 from dataclasses import asdict, dataclass
+from typing import Any
+
+from parties.kernel.columns import Columns
 
 NORMS = {"gaussian": 2, "laplace": 1, "skellam": 2}
 """Of what a row adds, by the law of the noise that hides it."""
@@ -54,8 +57,8 @@ class SumsSheet:
     coins: bool = False
 
     def digest(self) -> str:
-        """SHA-256, hexadecimal; a float's shortest digits tell it from every other."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
+        """See `digest_of`."""
+        return digest_of(self)
 
     def cost(self) -> float:
         """All rounds composed, at noise of the honest: mu^2, or epsilon of Laplace noise.
@@ -71,3 +74,56 @@ class SumsSheet:
             for r in self.rounds
         ]
         return max(math.fsum(spent[k :: self.batches]) for k in range(self.batches))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelSheet:
+    """A whole run of an encrypted model.
+
+    session, roster, law, honest: see `SumsSheet`; rows: of each party, in the roster's order;
+    columns: how they are packed; circuit: of `clear_rows`; link: coefficients of p in z / radius;
+    scale: what rows are multiplied by; rounds: T; bound: norm of an encoded row; moves: how far two
+    rows' parts of a gradient are apart; bits: noise on the mean gradient is in multiples of
+    2^-bits; units: standard deviation of one share of it, in these; batches: K, one row in K is
+    taken in a round; lost: how many parties can be missing; terms: what a row has beside features
+    and target, "weight" or "offset"; matrix: of a whitening, by rows; signed: whether rows of label
+    0 are negated and labelled 1; gamma: of targets' logits, 0: they are fitted themselves; unit:
+    what targets are divided by.
+    """
+
+    session: str
+    roster: tuple[tuple[str, str], ...]
+    rows: tuple[int, ...]
+    columns: Columns
+    circuit: str
+    link: tuple[float, ...]
+    radius: float
+    scale: float
+    rounds: int
+    bound: float
+    moves: float = 0.0
+    law: str = ""
+    honest: int = 1
+    bits: int = 0
+    units: int = 0
+    batches: int = 1
+    lost: int = 0
+    terms: tuple[str, ...] = ()
+    matrix: tuple[tuple[float, ...], ...] = ()
+    signed: bool = False
+    gamma: float = 0.0
+    unit: float = 1.0
+
+    def digest(self) -> str:
+        """See `digest_of`."""
+        return digest_of(self)
+
+    def cost(self) -> float:
+        """mu^2 of all rounds composed, at noise of the honest."""
+        sigma = math.ldexp(self.units, -self.bits) * math.sqrt(self.honest)
+        return self.rounds * (self.moves / (sum(self.rows) * sigma)) ** 2
+
+
+def digest_of(sheet: Any) -> str:
+    """SHA-256, hexadecimal; a float's shortest digits tell it from every other."""
+    return hashlib.sha256(json.dumps(asdict(sheet), sort_keys=True).encode()).hexdigest()

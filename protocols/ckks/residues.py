@@ -95,9 +95,9 @@ def _places(frame: bytes, ring_dim: int, primes: tuple[int, ...]) -> list[Tower]
 
 def check(residues: Residues, primes: Sequence[int], ring_dim: int) -> None:
     """Raise MessageError unless residues has shape (len(primes), ring_dim) below its primes."""
-    if residues.shape != (len(primes), ring_dim):
+    if residues.shape != (len(primes), ring_dim) or residues.dtype != np.uint64:
         raise MessageError(
-            f"residues have shape {residues.shape}, expected {(len(primes), ring_dim)}"
+            f"residues have shape {residues.shape}, expected {(len(primes), ring_dim)}, uint64"
         )
     if (residues >= np.array(primes, dtype=np.uint64)[:, None]).any():
         raise MessageError("a residue is not below its prime")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -29,6 +29,12 @@ class Chunk:
 
     def __init__(self, halves: Sequence[Residues]) -> None:
         self.halves = tuple(halves)
+
+    def __iter__(self) -> Iterator[Residues]:
+        return iter(self.halves)
+
+    def __len__(self) -> int:
+        return len(self.halves)
 
     def holds(self, halves: Sequence[Residues]) -> bool:
         """Whether they are these."""
@@ -144,3 +150,21 @@ class MemoryBudget:
 
 ENCODED_ROWS = MemoryBudget(9 << 28)
 """Of this process. Rows that find no room are encoded again in every round."""
+
+
+class Shared:
+    """One party's part of what its process has once: `parties.kernel.model_session.Alone`."""
+
+    kept, loaded, once = staticmethod(chunk_of), staticmethod(loaded_context), staticmethod(once)
+
+    def __init__(self) -> None:
+        ENCODED_ROWS.enter(self)
+
+    @property
+    def room(self) -> int:
+        """For encoded rows [bytes]."""
+        return ENCODED_ROWS.share
+
+    def leave(self) -> None:
+        """This party has no encoded rows any more."""
+        ENCODED_ROWS.leave(self)

@@ -12,10 +12,8 @@ from tests.holders.holders import KINDS, holders_of, rare
 
 KNOWN = {
     "encrypted model": {
-        "parties.encrypted_model", "parties.encrypted_rows", "parties.party",
-        "protocols.ckks.clear_rows", "protocols.ckks.periodic", "protocols.ckks.sampling",
+        "parties.encrypted_rows", "parties.party", "protocols.ckks.sampling",
         "protocols.ckks.transform", "protocols.decrypt", "protocols.keygen",
-        "protocols.model_plan", "protocols.rows",
     },
     "sums": {
         "parties.party",

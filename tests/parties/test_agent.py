@@ -146,7 +146,7 @@ def test_evaluation_keys_are_written_once(
         written[step] = [(path.name, path.stat().st_mtime_ns) for path in blobs()]
         if step == "gradient/1":
             half: Any = agents.agents[NAME]._party._half  # type: ignore[union-attr]
-            keys = sum(each.nbytes for chunk in half._evaluation for each in chunk.halves)
+            keys = sum(each.nbytes for chunk in half.session._chunks for each in chunk)
             assert sum(path.stat().st_size for path in blobs()) > keys > 1 << 18
             first, good = blobs()[0], blobs()[0].read_bytes()
             store = SessionStore(folder, vault)
@@ -171,11 +171,12 @@ def test_pads_are_sealed_with_the_key_share(tmp_path: Path, vault: Vault) -> Non
     run_until(agents, "gradient/1")
     half: Any = agents.agents[NAME]._party._half  # type: ignore[union-attr]
     state = b"".join(half.state(lambda data: b"sealed").blobs)
-    assert half._noise is not None and len(half.pads._secrets) == 2
-    for secret in (*half.pads._secrets.values(), half._noise.tobytes()):
+    own = half.session
+    assert own._noise is not None and len(own._pads._secrets) == 2
+    for secret in (*own._pads._secrets.values(), own._noise.tobytes()):
         assert secret not in state
     half.erase()
-    assert half.pads._secrets == {} and half._noise is None and half._clear is None
+    assert own._pads._secrets == {} and own._noise is None and own._clear is None
 
 
 def test_a_second_share_is_refused_after_a_restart_too(agents: Agents) -> None:

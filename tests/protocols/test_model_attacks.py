@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from parties.encrypted_model import EncryptedModelParty
 from parties.kernel.clear_rows import ClearRows
 from parties.kernel.columns import Columns
+from parties.kernel.model_session import ModelSession
 from parties.kernel.pads import Pads
 from protocols.ckks import residues as rns
 from protocols.ckks import subring
@@ -100,13 +100,14 @@ class Opened:
         return math.prod(self.primes)
 
 
-def known_zeros(half: Any) -> Any:
+def known_zeros(session: Any) -> Any:
     """The encryptions of zero that a party adds to its groups of rows, as if all knew them."""
-    nothing = np.zeros((half.plan.ckks.num_towers, N), np.uint64)
-    return tuple(half._shared.products([[nothing] * 2] * 2))
+    context = session._loaded
+    nothing = np.zeros((context.params.num_towers, N), np.uint64)
+    return tuple(context.products([[nothing] * 2] * 2))
 
 
-@patch.object(EncryptedModelParty, "_zeros", known_zeros)
+@patch.object(ModelSession, "_zeros", known_zeros)
 def opened() -> Opened:
     """Stop a run after `gradient/1`, with every party's secret at hand."""
     run = session()
@@ -128,7 +129,8 @@ def opened() -> Opened:
         ((x, y), *_) = constant_rows(value)
         units, (x, _) = half.plan.units, half.plan.encode(x, y)
         columns, link = Columns.of(half.plan.layout), Link.of(units.link.coefficients)
-        args = (half._shared, columns, link, x, known_zeros(half), 0)
+        own = half.session
+        args = (own._loaded, columns, link, x, known_zeros(own), 0)
         rows = ClearRows(*args, scale=units.row_scale)
         guesses[value] = rows(pair)[0][1]
     key = np.array([exact.evaluations(secret, q) for q in low], np.uint64)
@@ -236,7 +238,9 @@ def test_every_label_has_pads_of_its_own_that_cancel() -> None:
     halves = [half_of(party) for party in run.parties.values()]
     low = halves[0].context.primes[:REFRESH_TOWERS]
     labels = [f"gradient/{t}/{part}" for t in range(2) for part in range(2)]
-    drawn = np.array([[half.pads.pad(label, low, 8) for label in labels] for half in halves])
+    drawn = np.array(
+        [[half.session._pads.pad(label, low, 8) for label in labels] for half in halves]
+    )
     assert len(np.unique(drawn)) == drawn.size
     assert not (drawn.astype(object).sum(axis=0) % np.array(low, object)[:, None]).any()
 
@@ -336,7 +340,7 @@ def test_exchanged_pad_keys_are_refused(swap: str) -> None:
     body = Body({**sent, field: keys})
     assert "pad key" in refusal(run, VICTIM, request(run, VICTIM, "agree-pads", body))
     with pytest.raises(PolicyError, match="no pads are agreed yet"):
-        half_of(run.parties[VICTIM]).pads.pad("gradient/0/0", (97,), 2)
+        half_of(run.parties[VICTIM]).session._pads.pad("gradient/0/0", (97,), 2)
 
 
 def test_a_round_is_asked_once() -> None:

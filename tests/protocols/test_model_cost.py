@@ -121,7 +121,7 @@ def whole(request: pytest.FixtureRequest) -> Any:
         patched.setattr(ClearRows, "_encode", counted)
         patched.setattr(ClearRows, "rotated", watched)
         patched.setattr("protocols.privacy.calibrate.rows.cheapest_layout", fixed)
-        patched.setattr("parties.encrypted_model.ENCODED_ROWS", room)
+        patched.setattr("protocols.ckks.shared_keys.ENCODED_ROWS", room)
         patched.setattr(periodic, "_cheapest", lambda *_: way)
         result = simulate(config)
     return way, (result.plan, (rounds, points), encoded, kept[0])

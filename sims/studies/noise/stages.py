@@ -439,9 +439,9 @@ class ModelStages(CircuitStages):
             terms: Integers = np.zeros(2 * period, dtype=object)
             for name, half in self.clients.halves.items():
                 party: Any = half
-                own = np.array(party.own_terms(0)[part], dtype=object)
+                own = np.array(party.session._own_terms(0)[part], dtype=object)
                 label = f"{party.rounds.bound_to}/{model_gradient.STEP}/0/{part}"
-                pad = party.pads.pad(label, low[:1], 2 * period)
+                pad = party.session._pads.pad(label, low[:1], 2 * period)
                 alone = self._left({name: replies[name]}, part, own + pad[0].astype(object))
                 each.append(alone)
                 terms = terms + own
