@@ -97,7 +97,7 @@ class Run:
 
 def share_of(half: Any) -> Any:
     """A party's secret, inside its session with the kernel or beside the plan."""
-    return half.session._share if hasattr(half, "session") else half.secret
+    return half.secret if hasattr(half, "secret") else half.session._share
 
 
 def record(session: Session, losses: Fates | None = None, restarts: Fates | None = None) -> Run:
