@@ -91,5 +91,6 @@ class EncryptedModelParty(EncryptedRowsParty):
         super().restore(Body(meta, state.blobs[:rows]), unseal)
         self.elements = list(model["elements"])
         self.session.begin(self.seed, self.secret)
-        self.session.take_public_key(self.public_b)
+        if model["own"]["keys"]:
+            self.session.take_public_key(self.public_b)
         self.session.restore(Body(model["own"], state.blobs[rows:]), unseal)
