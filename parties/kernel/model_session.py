@@ -267,7 +267,7 @@ class ModelSession:
             rns.check(c0, context.primes, context.params.ring_dim)
         asked = [*(sha256(c0.tobytes()).hexdigest() for c0 in point), *elements[:due]]
         if again and asked != self._asked:
-            raise PolicyError(f"round {t} was asked at another point")
+            raise PolicyError(f"this is not for the point that 'gradient/{t}' was asked at")
         self._next, self._asked = t + 1, asked
         return f"{COVERED if again else ''}gradient/{t}"
 
