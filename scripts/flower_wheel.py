@@ -3,9 +3,9 @@
 
     python3 scripts/flower_wheel.py [FOLDER]
 
-It holds `ciphercohort.flower`, but for its demo, and what that imports of this repository: pure
-Python that runs wherever Flower does (3.10 to 3.13; Linux, macOS, Windows). It needs
-NumPy, cryptography and Flower; private sums also SciPy and dp-accounting, the extra `privacy`.
+It holds `ciphercohort.flower` and what that imports of this repository: pure Python that runs
+wherever Flower does (3.10 to 3.13; Linux, macOS, Windows). It needs NumPy, cryptography and
+Flower; private sums also SciPy and dp-accounting, the extra `privacy`.
 Modules that it shares with the package `ciphercohort` are the same files: install one of the two.
 
 Standard library only. The bytes follow from the sources alone.
@@ -24,7 +24,6 @@ from typing import Dict, Iterator, List, Set, Tuple
 
 ROOT = Path(__file__).resolve().parent.parent
 OWN = ("ciphercohort", "protocols")
-LEFT_OUT = ("demo",)
 NEEDS = {"numpy": "numpy>=1.26", "cryptography": "cryptography>=44", "flwr": "flwr>=1.30,<2"}
 PRIVACY = {"scipy": "scipy>=1.13", "dp_accounting": "dp-accounting>=0.6,<0.7"}
 LATE = {"msgspec"}  # imported by functions that nothing here calls
@@ -56,7 +55,7 @@ def modules() -> Tuple[List[str], Set[str]]:
         SystemExit: one of them needs what the wheel does not bring.
     """
     folder = ROOT / "ciphercohort" / "flower"
-    todo = [f"ciphercohort.flower.{p.stem}" for p in folder.glob("*.py") if p.stem not in LEFT_OUT]
+    todo = [f"ciphercohort.flower.{p.stem}" for p in folder.glob("*.py")]
     todo = [name.replace(".__init__", "") for name in todo]
     found: Set[str] = set()
     libraries: Set[str] = set()

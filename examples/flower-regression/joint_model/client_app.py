@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from ciphercohort import client_app
-from joint_model.data import load_rows
+
+from .data import load_rows
 
 app = client_app(rows=load_rows, schema=Path(__file__).with_name("schema.json"))
