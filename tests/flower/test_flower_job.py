@@ -15,6 +15,7 @@ import tempfile
 import time
 import zlib
 from collections.abc import Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -53,7 +54,8 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def app() -> App:
-    return App(FOLDER)
+    """What `flwr run .` starts in the repository's root: the same app."""
+    return App(ROOT)
 
 
 def grid_of(app: App, **by_node: Mapping[str, Any]) -> InProcessGrid:
@@ -131,10 +133,9 @@ def test_exact_sums_reach_scikit_learns_optimum(app: App, scratch: Path) -> None
 
 
 def rows_of(partition: int) -> Any:
-    from joint_model.data import load_rows
-
+    data = import_module("examples.flower-regression.joint_model.data")
     node = {"partition-id": partition, "num-partitions": 3}
-    return load_rows(SimpleNamespace(node_config=node))
+    return data.load_rows(SimpleNamespace(node_config=node))
 
 
 def refused(app: App, scratch: Path, words: str, config: Mapping[str, Any], **nodes: Any) -> None:

@@ -1,4 +1,4 @@
-"""`flwr run .` as a user types it: this repository's app, against a SuperLink and in simulation.
+"""`flwr run .` as a user types it in this repository: the main job.
 
 Minutes long: set COHORT_FLOWER_RUN. Against a SuperLink every message starts a process of its own,
 so what a client remembers is what Flower keeps for it. The simulation needs Ray (`pip install
@@ -7,124 +7,84 @@ so what a client remembers is what Flower keeps for it. The simulation needs Ray
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
-import socket
+import re
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_breast_cancer
 
+from sims.predict import load_model
+from sims.studies.flower.fleet import Fleet, free_ports
+from tests.flower.elsewhere import hospitals
 from tests.flower.environment import ROOT, quiet
 
-CLIENTS = 4
 BIN = Path(sys.executable).parent
-WANTED = pytest.mark.skipif(
-    not os.environ.get("COHORT_FLOWER_RUN"), reason="minutes: set COHORT_FLOWER_RUN=1"
-)
+PROTOCOLS = ("encrypted-rows", "encrypted-model", "secure-aggregation")
 ONE_PORT = sys.version_info >= (3, 12)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(1500),
+    pytest.mark.skipif(
+        not os.environ.get("COHORT_FLOWER_RUN"), reason="minutes: set COHORT_FLOWER_RUN=1"
+    ),
+]
 
 
-def reference(clients: int, rounds: int, steps: int = 20, rate: float = 2.0) -> np.ndarray:
-    """The app's model in the clear, by its own few lines."""
-    x, y = load_breast_cancer(return_X_y=True)
-    x, y = np.c_[x / x.max(axis=0), np.ones(len(x))], 2.0 * y - 1
-    w = np.zeros(x.shape[1])
-    for _ in range(rounds):
-        models, counts = [], []
-        for k in range(clients):
-            own, labels, v = x[k::clients], y[k::clients], w.copy()
-            for _ in range(steps):
-                v += rate * (labels / (1 + np.exp(labels * (own @ v)))) @ own / len(labels)
-            models.append(v)
-            counts.append(len(labels))
-        w = np.average(models, axis=0, weights=counts)
-    return w
+def is_released(out: Path, protocol: str) -> None:
+    """A model, and a certificate for it."""
+    assert np.abs(load_model(out / "model.json").weights).max() > 1e-3
+    certificate: dict[str, Any] = json.loads((out / "certificate.json").read_text())
+    assert certificate["satisfied"]
+    assert json.loads((out / "plan.json").read_text())["protocol"] == protocol
 
 
-def free_ports(count: int) -> list[int]:
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in held]
-    for one in held:
-        one.close()
-    return ports
-
-
-def environment(home: Path) -> dict[str, str]:
-    path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
-    return {**quiet(), "FLWR_HOME": str(home), "PATH": path, "PYTHONPATH": str(ROOT)}
-
-
-@pytest.fixture
-def superlink(tmp_path: Path) -> Iterator[Path]:
-    """FLWR_HOME of a SuperLink with four SuperNodes on this machine."""
-    home = tmp_path / "flwr"
-    home.mkdir()
-    ports = free_ports(3 + CLIENTS)
-    fleet, control, serverappio, *own = (f"127.0.0.1:{port}" for port in ports)
-    link = [str(BIN / "flower-superlink"), "--insecure"]
-    link += ["--fleet-api-address", fleet, "--control-api-address", control]
-    link += ["--serverappio-api-address", serverappio]
-    commands = [link]
-    for k in range(CLIENTS):
-        node = [str(BIN / "flower-supernode"), "--insecure", "--superlink", fleet]
-        config = f'partition-id={k} num-partitions={CLIENTS} secure-sum-home="{tmp_path}/home{k}"'
-        commands.append([*node, "--clientappio-api-address", own[k], "--node-config", config])
-    (home / "config.toml").write_text(
-        f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "{control}"\ninsecure = true\n'
-    )
-    processes: list[subprocess.Popen[bytes]] = []
-    try:
-        for number, command in enumerate(commands):
-            with (tmp_path / f"process{number}.log").open("wb") as log:
-                processes.append(
-                    subprocess.Popen(command, env=environment(home), stdout=log, stderr=log)
-                )
-            time.sleep(3.0 if number == 0 else 0.1)
-        yield home
-    finally:
-        for process in reversed(processes):
-            process.terminate()
-        for process in processes:
-            process.wait(30)
-
-
-def flwr(home: Path, *words: str) -> dict[str, Any]:
-    done = subprocess.run(
-        [str(BIN / "flwr"), *words, "--format", "json"],
-        cwd=ROOT,
-        env=environment(home),
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    found: dict[str, Any] = json.loads(done.stdout[done.stdout.index("{") :])
-    assert found.get("success"), done.stdout + done.stderr
-    return found
-
-
-@pytest.mark.slow
-@WANTED
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.skipif(ONE_PORT, reason="1.41's SuperLink takes other options: see flower_commands")
-def test_against_a_superlink(superlink: Path, tmp_path: Path) -> None:
-    out = tmp_path / "model.npz"
-    options = f'num-server-rounds=2 out="{out}"'
-    run = flwr(superlink, "run", ".", "here", "--run-config", options)["run-id"]
-    for _ in range(240):
-        status = flwr(superlink, "ls", "here", "--run-id", str(run))["runs"][0]["status"]
-        if status.startswith("finished"):
-            break
-        time.sleep(0.5)
-    assert status == "finished:completed"
-    found = np.load(out)["arr_0"]
-    assert np.abs(found - reference(CLIENTS, 2)).max() < 1e-4
-    assert all((tmp_path / f"home{k}" / "identity.key").exists() for k in range(CLIENTS))
+def test_on_a_superlink(protocol: str, tmp_path: Path) -> None:
+    """Somebody else's: three SuperNodes, each with a file of rows and a home folder."""
+    nodes = hospitals(tmp_path / "hospitals", **{"cohort-allow-insecure": True})
+    there, out = Fleet(tmp_path / "there", nodes), tmp_path / "out"
+    schema = str(tmp_path / "hospitals" / "schema.json")
+    options = {"protocol": protocol, "iterations": 1, "update": "gd", "schema": schema}
+    if protocol != "secure-aggregation":
+        options["profile"] = "fast-insecure"
+    with there.running():
+        status, log = there.run(ROOT, {**options, "out": str(out)})
+    assert status == "finished:completed", log[-3000:]
+    is_released(out, protocol)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs flwr[simulation]")
+def test_in_simulation(protocol: str, tmp_path: Path) -> None:
+    """Flower's ten nodes, with the app's own rows."""
+    home, out = tmp_path / "flwr", tmp_path / "out"
+    options = f'protocol="{protocol}" iterations=1 parties=10 out="{out}"'
+    environment = {
+        **quiet(),
+        "FLWR_HOME": str(home),
+        "FLWR_LOCAL_CONTROL_API_PORT": str(free_ports(1)[0]),
+        "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
+    }
+    try:
+        done = subprocess.run(
+            [str(BIN / "flwr"), "run", ".", "--stream", "--run-config", options],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=1200,
+        )
+    finally:
+        end_local_superlink(home)
+    assert re.search("finished.*completed|documents:", done.stdout), done.stdout + done.stderr
+    is_released(out, protocol)
 
 
 def end_local_superlink(home: Path) -> None:

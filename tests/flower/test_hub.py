@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
+from flwr.cli.build import build_fab_from_disk
 
 from tests.flower.environment import ROOT
 
@@ -31,6 +34,27 @@ def test_an_example_is_a_whole_app(folder: Path) -> None:
     assert {"ciphercohort"} < {each.split(">")[0] for each in project["project"]["dependencies"]}
     # Flower's limit for an app is 10 MB.
     assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) < 1_000_000
+
+
+def test_the_root_starts_the_main_job(tmp_path: Path) -> None:
+    """examples/flower-regression from the repository's root: its options, its files, no others."""
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    root = tomllib.loads(text)
+    folder = ROOT / "examples" / "flower-regression"
+    own = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["flwr"]
+    app = root["tool"]["flwr"]["app"]
+    assert app["config"] == own["app"]["config"]
+    prefix = "examples.flower-regression."
+    parts = own["app"]["components"].items()
+    assert app["components"] == {name: prefix + module for name, module in parts}
+    with zipfile.ZipFile(io.BytesIO(build_fab_from_disk(ROOT))) as fab:
+        names = {Path(name) for name in fab.namelist()}
+    package = folder / "joint_model"
+    files = {p.relative_to(ROOT) for p in package.iterdir() if p.suffix in (".py", ".json")}
+    assert {p for p in names if p.suffix in (".py", ".json")} == {
+        *files,
+        Path("examples/__init__.py"),
+    }
 
 
 def test_there_are_five() -> None:

@@ -1,0 +1,1 @@
+"""Examples; a package, so that no installed one of this name comes first."""
