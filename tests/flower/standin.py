@@ -1,4 +1,4 @@
-"""A stand-in for openfhe: installs, imports, and raises as soon as anything of it is called.
+"""A stand-in for openfhe: installs, imports, and raises as soon as it is to compute anything.
 
 With it the project installs and starts where no openfhe loads, such as CPython 3.12 with a glibc
 below 2.38. A run that needs no OpenFHE (secure aggregation, the identity cipher) goes through; any
@@ -15,7 +15,7 @@ from protocols.platform import SUPPORTED, Version, dotted
 
 # A module that only the stand-in brings.
 MARKER = "openfhe_standin"
-_MODULE = '''"""Stand-in: every call raises."""
+_MODULE = '''"""Stand-in: every call but settings raises."""
 
 
 class Absent:
@@ -29,6 +29,10 @@ class Absent:
 
     def __call__(self, *_, **__):
         raise RuntimeError(f"{self._name} was called, and this openfhe is a stand-in")
+
+
+def DisablePrecomputeCRTTablesAfterDeserializaton():
+    pass  # a setting, made as protocols.ckks is loaded
 
 
 def __getattr__(name):

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +15,15 @@ import pytest
 from packaging.requirements import Requirement
 
 from tests.flower.__main__ import SKIPPED
-from tests.flower.environment import PYTHON312, ROOT, MissingError, find_interpreter, pins
+from tests.flower.environment import (
+    PYTHON312,
+    ROOT,
+    MissingError,
+    find_interpreter,
+    pins,
+    quiet,
+)
+from tests.flower.standin import build
 
 
 @pytest.mark.slow
@@ -30,6 +39,21 @@ def test_flower_on_python_3_12() -> None:
     if done.returncode == SKIPPED:
         pytest.skip(done.stdout.strip().splitlines()[-1])
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+
+
+def test_the_project_loads_with_the_stand_in_for_openfhe(tmp_path: Path) -> None:
+    wheel = build(tmp_path, (3, 10), pins()["openfhe"])
+    loaded = "coordinator.deployment, parties.agent.hosted, sims.flower_job, parties.flower_site"
+    code = f"import openfhe, {loaded}\nassert '.whl' in openfhe.__file__\nopenfhe.GenKey()"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**quiet(), "PYTHONPATH": str(wheel)},
+        capture_output=True,
+        text=True,
+    )
+    assert "GenKey was called, and this openfhe is a stand-in" in done.stderr
+    assert "line 3, in <module>" in done.stderr, done.stderr
 
 
 # -- interpreters ---------------------------------------------------------------------------------
