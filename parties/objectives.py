@@ -13,12 +13,12 @@ from scipy.special import expit
 
 from parties.data.schema import Classes, target_shape
 from parties.data.shard import Shard
+from parties.kernel.sums.dual_steps import targets_of
 from parties.kernel.sums.integer_sums import Exact, Factors, IntegerRows, PartSum, Rows, along
 from protocols.curvature import LOGISTIC
 from protocols.errors import PolicyError
 from protocols.evaluation.objective import EvaluationObjective
 from protocols.gradients import GradientPlan
-from protocols.models.dual import targets_of
 from protocols.objectives import CURVATURE, DualObjective, RowObjective
 from protocols.one_sum import OneSum
 from protocols.privacy.randomness import RandomSource

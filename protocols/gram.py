@@ -27,8 +27,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from parties.kernel.sums import symmetric
 from parties.kernel.sums.integer_sums import Exact, IntegerRows, joined
-from protocols import symmetric
 from protocols.ckks.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.gram import GramLayout
 from protocols.ckks.gram_blocks import BlockLayout

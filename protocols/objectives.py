@@ -17,8 +17,8 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from parties.kernel.sums import symmetric
 from parties.kernel.sums.integer_sums import Exact
-from protocols import symmetric
 from protocols.errors import MessageError, ParameterError
 from protocols.evaluation.objective import EvaluationObjective
 from protocols.inference.objective import InformationObjective, ProductsObjective

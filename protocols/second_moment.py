@@ -33,6 +33,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from numpy.typing import NDArray
 
+from parties.kernel.sums.symmetric import square
 from protocols import agree
 from protocols.aggregate import setup
 from protocols.aggregate.coordinator_cipher import CoordinatorCipher
@@ -46,7 +47,6 @@ from protocols.plan import RunPlan
 from protocols.plans import plan_from_dict
 from protocols.privacy.accounting import GaussianEvent
 from protocols.protocol import BEFORE, Request
-from protocols.symmetric import square
 from protocols.whitening import ROUNDING
 
 STEP, ROUND, SEAL = "second-moment", "round/0", "rows"

@@ -37,12 +37,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parties.kernel.sums.clipping import clip_rows
+from parties.kernel.sums.symmetric import full
 from protocols.errors import ParameterError
 from protocols.privacy.budget import GRID_MARGIN
 from protocols.privacy.certificate import Condition
 from protocols.privacy.grid import discretisation_delta
 from protocols.privacy.shares import NoiseSplit
-from protocols.symmetric import full
 
 Array = NDArray[np.float64]
 

@@ -39,11 +39,11 @@ from typing import Any
 import numpy as np
 from scipy.special import betainccinv, betaincinv, ndtri
 
+from parties.kernel.sums.symmetric import flat
 from protocols.approximation import Polynomial
 from protocols.errors import ParameterError
 from protocols.privacy.certificate import Certificate
 from protocols.privacy.gdp import epsilon_for_mu
-from protocols.symmetric import flat
 from protocols.updates.update import Update
 from protocols.whitening import Whitening
 from sims.many_twins import Floats, train_many

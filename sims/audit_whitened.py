@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from parties.kernel.sums.symmetric import flat, square
 from protocols.gradients import GradientPlan
 from protocols.privacy.calibrate.calibration import calibrate
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.calibrate.whitened import Moment, moment_plan
 from protocols.privacy.certificate import Certificate
 from protocols.rows import RowsPlan
-from protocols.symmetric import flat, square
 from protocols.updates.update import Update
 from sims.audit_privacy import axes
 

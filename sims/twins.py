@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from parties.kernel.sums.symmetric import square
 from parties.objectives import open_contributor
 from protocols.errors import ParameterError
 from protocols.gradients import GradientPlan
@@ -25,7 +26,6 @@ from protocols.objectives import RowObjective
 from protocols.plan import RunPlan
 from protocols.privacy.calibrate.whitened import Moment
 from protocols.rows import RowsPlan
-from protocols.symmetric import square
 from sims.lffr_twin import run_lffr_twin
 from sims.party_process import PartySpec
 from sims.prepare import PreparedData

@@ -26,8 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import entr, expit
 
+from parties.kernel.sums.tables import DECILES, tallied
 from protocols.evaluation.objective import EvaluationObjective
-from protocols.evaluation.tables import DECILES, tallied
 from protocols.models.model import TargetModel
 from protocols.models.registry import model_of
 

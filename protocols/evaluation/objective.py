@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parties.kernel.sums.integer_sums import Exact, joined, row_scores
+from parties.kernel.sums.tables import Bins, ClassTable, LabelTable, Table, TargetTable
 from protocols.errors import ParameterError
-from protocols.evaluation.tables import Bins, ClassTable, LabelTable, Table, TargetTable
 from protocols.models.registry import model_named
 from protocols.one_sum import LARGEST, OneSum, check_sizes
 from protocols.serialise import to_plain

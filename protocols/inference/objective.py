@@ -37,8 +37,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from parties.kernel.sums import symmetric
 from parties.kernel.sums.integer_sums import Exact, lengths, row_scores, summed
-from protocols import symmetric
 from protocols.errors import ParameterError
 from protocols.one_sum import LARGEST, RANGES, OneSum, check_sizes
 from protocols.serialise import to_plain

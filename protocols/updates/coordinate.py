@@ -51,9 +51,9 @@ import dp_accounting
 import numpy as np
 from numpy.typing import NDArray
 
+from parties.kernel.sums.dual_steps import STEPS, Loss, dual_step
 from parties.kernel.sums.integer_sums import Exact, Factors, IntegerRows
 from protocols.errors import DataError, ParameterError, ProtocolError
-from protocols.models.dual import STEPS, Loss, dual_step
 from protocols.privacy.gdp import mu_for_epsilon
 from protocols.privacy.grid import FINENESS_BITS, NoiseGrid, discretisation_delta
 from protocols.privacy.poisson import poisson_noise_multiplier

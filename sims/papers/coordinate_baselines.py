@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.models.dual import clipped, dual_step
+from parties.kernel.sums.dual_steps import clipped, dual_step
 from protocols.updates.coordinate import DualPlan, Rows, check_rows, cyclic_batch, move
 from sims.baselines import SmoothLoss, slope
 

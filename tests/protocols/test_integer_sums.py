@@ -25,6 +25,7 @@ from parties.kernel.sums.integer_sums import (
     log_sum,
     row_scores,
 )
+from parties.kernel.sums.symmetric import products_of
 from parties.objectives import open_contributor
 from protocols.aggregate.choice import choose
 from protocols.aggregate.coordinator_cipher import decode
@@ -33,7 +34,6 @@ from protocols.gradients import GradientPlan
 from protocols.objectives import DualObjective, RowObjective
 from protocols.privacy.calibrate.one_sum import plan_sum
 from protocols.privacy.randomness import SeededRandomness
-from protocols.symmetric import products_of
 from tests.protocols.test_gradients import PRIVACY, make_plan
 from tests.protocols.test_one_sum import FIGURES, PROMISE, SUMS
 

@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parties.account import Account
+from parties.kernel.sums.symmetric import flat, square
 from parties.party import REFUSED
 from parties.policy import Policy
 from protocols import row_slots
@@ -34,7 +35,6 @@ from protocols.privacy.ledger import Ledger
 from protocols.privacy.mechanism import Mechanism
 from protocols.privacy.randomness import SeededRandomness
 from protocols.second_moment import SEAL, SHOWN, STEP, Evidence, check, seal
-from protocols.symmetric import flat, square
 from tests.helpers import Session
 from tests.sessions import (
     FIRST,

@@ -26,11 +26,11 @@ from sklearn.metrics import (
 
 from parties.data.schema import Targets
 from parties.data.shard import encode_shard
+from parties.kernel.sums.tables import Bins
 from protocols.errors import CohortError, DataError, ParameterError, SchemaError
 from protocols.evaluation.figures import figures, target_figures
 from protocols.evaluation.noise import foreseen
 from protocols.evaluation.objective import EvaluationObjective
-from protocols.evaluation.tables import Bins
 from protocols.models.probabilities import probability_figures
 from protocols.privacy.randomness import SeededRandomness
 from sims.documents import model_fields

@@ -316,7 +316,7 @@ def _row_objective(case: _Case, rule: Update) -> RowObjective:
 
 
 def _dual(case: _Case) -> DualObjective:
-    """Without a clip: no step from 0 is longer, see `protocols.models.dual`."""
+    """Without a clip: no step from 0 is longer, see `parties.kernel.sums.dual_steps`."""
     wanted = case.wanted
     found = DualObjective(
         loss=wanted.loss or "logistic",

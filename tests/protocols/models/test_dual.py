@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from protocols.models.dual import EDGE, STEPS, Loss, clipped, dual_step
+from parties.kernel.sums.dual_steps import EDGE, STEPS, Loss, clipped, dual_step
 
 
 def conjugate(loss: Loss, alpha: float, y: float) -> float:

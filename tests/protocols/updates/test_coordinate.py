@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.svm import LinearSVC
 
+from parties.kernel.sums.dual_steps import Loss
 from protocols.errors import DataError, ParameterError, ProtocolError
-from protocols.models.dual import Loss
 from protocols.privacy.gdp import mu_for_epsilon
 from protocols.privacy.randomness import SeededRandomness
 from protocols.privacy.shares import NoiseSplit

@@ -16,9 +16,9 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.svm import LinearSVC
 
 from parties.data.infer import REGRESSION_SCALING
+from parties.kernel.sums.dual_steps import targets_of
 from protocols.errors import DataError, ParameterError
 from protocols.gradients import GradientPlan
-from protocols.models.dual import targets_of
 from protocols.names import SECURE_AGGREGATION
 from protocols.privacy.gdp import mu_for_epsilon
 from protocols.updates.coordinate import DualPlan
