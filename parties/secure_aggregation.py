@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from parties.data.shard import Shard
+from parties.kernel.sums.row_function import Contributor
 from parties.kernel.sums_session import SumsSession
-from parties.objectives import OpenContributor
-from parties.objectives import open_contributor as gradients_of_rows
+from parties.objectives import OpenContributor, check_rows
 from parties.party_protocol import PartyProtocol, Seal
 from parties.sheets import sums_sheet
 from protocols import agree, second_moment
@@ -50,16 +51,15 @@ class SecureAggregationParty(PartyProtocol):
         open_contributor: OpenContributor | None = None,
     ) -> SecureAggregationParty:
         """With what this party adds to sums."""
-        opened = open_contributor or gradients_of_rows
-        source = plan.randomness(randomness)
-        session = SumsSession(
-            sums_sheet(plan),
-            name,
-            shard,
-            lambda rows: opened(plan, name, rows, source),
-            source,
-            signing_key,
-        )
+        source, own = plan.randomness(randomness), open_contributor
+        if own is None:
+            check_rows(plan, shard)
+
+        def code(rows: Any) -> Contributor:
+            assert own is not None  # noqa: S101 (else not called)
+            return own(plan, name, rows, source)
+
+        session = SumsSession(sums_sheet(plan), name, shard, source, signing_key, own and code)
         remark = {}
         if isinstance(plan.task, MomentObjective):
             sealed = second_moment.seal(signing_key, plan.digest(), shard.fingerprint())

@@ -7,31 +7,55 @@ from typing import Any
 
 from parties.kernel.columns import Columns
 from parties.kernel.sheet import ModelSheet, SumsRound, SumsSheet
+from parties.kernel.sums.gradients import LOGISTIC, Gradients
+from parties.kernel.sums.row_function import RowFunction
+from parties.kernel.sums.row_functions import OwnCode
+from protocols.errors import PolicyError
 from protocols.gradients import GradientPlan
 from protocols.model_plan import ModelPlan
 from protocols.models.improved_lffr import ImprovedLffr
-from protocols.objectives import DualObjective
+from protocols.objectives import DualObjective, RowObjective
+from protocols.one_sum import OneSum
+
+
+def row_function_of(plan: GradientPlan) -> RowFunction:
+    """What a row adds to the sums of a plan.
+
+    Raises:
+        PolicyError: the kernel knows no such objective.
+    """
+    task, curvature = plan.task, plan.rule.curvature
+    if isinstance(task, OneSum):
+        return task.row_function
+    if isinstance(task, DualObjective):
+        return task.plan(rows=plan.num_rows, rounds=plan.rounds, norm=plan.noise.norm)
+    if not isinstance(task, RowObjective):
+        raise PolicyError(f"objective={plan.objective.get('kind')!r} is not one of this party's")
+    if task.kind == "torch":
+        return OwnCode(clip=task.clip)
+    return Gradients(
+        loss=task.kind,
+        clip=task.clip,
+        curvature_clip=task.curvature_clip,
+        outputs=task.outputs,
+        constant=LOGISTIC if curvature is None else curvature.constant,
+    )
 
 
 def sums_sheet(plan: GradientPlan) -> SumsSheet:
     """Of a run of secure sums; the same for every party."""
-    task, split, queries = plan.task, plan.split, plan.queries
-    weight = max(plan.row_weight(p) for p in range(len(plan.members)))
+    split, queries = plan.split, plan.queries
     gaussian = plan.noise.norm == 2
 
     @cache
     def asked(query: str, scale: float) -> SumsRound:
-        most, moves = task.norm_bound(query) * weight, plan.sensitivity(query)
         if not scale:
-            return SumsRound(query=query, most=most, moves=moves)
+            return SumsRound(query=query)
         grid = plan.noise.grid(scale, split)
         units = grid.units(split.share_std(scale) if gaussian else scale)
-        return SumsRound(
-            query=query, most=most, moves=moves, bits=grid.granularity_bits, units=units
-        )
+        return SumsRound(query=query, bits=grid.granularity_bits, units=units)
 
     scales = plan.noise_scales or (0.0,) * len(queries)
-    dual = task if isinstance(task, DualObjective) else None
     return SumsSheet(
         session=plan.session,
         roster=tuple((member.name, member.verify_key) for member in plan.members),
@@ -39,12 +63,12 @@ def sums_sheet(plan: GradientPlan) -> SumsSheet:
         primes=tuple(plan.cipher.primes),
         scale_bits=plan.cipher.scale_bits,
         length=plan.length,
-        row_function=str(plan.objective.get("kind")),
+        row_function=row_function_of(plan).fields(),
+        weights=tuple(plan.row_weight(p) for p in range(len(plan.members))),
         rounds=tuple(asked(query, scale) for query, scale in zip(queries, scales, strict=True)),
+        norm=plan.noise.norm,
         law=plan.mechanism if plan.noise_scales else "",
         honest=split.honest,
-        batches=dual.public_batches if dual else 1,
-        coins=dual is not None and dual.rate < 1,
     )
 
 

@@ -35,11 +35,12 @@ from torch import Tensor, nn
 
 from parties.data.shard import Shard
 from parties.data.tensor_shard import TensorSchema, TensorShard
+from parties.kernel.sums.gradients import GRADIENT
 from parties.kernel.sums.integer_sums import Exact, PartSum
-from parties.objectives import Contributor
+from parties.kernel.sums.row_function import Contributor
 from protocols.errors import DataError, ParameterError, PolicyError
 from protocols.gradients import GradientPlan
-from protocols.objectives import GRADIENT, RowObjective
+from protocols.objectives import RowObjective
 from protocols.privacy.randomness import RandomSource
 
 Vector = NDArray[np.float64]

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from parties.kernel.sums.gradients import CURVATURE
 from parties.kernel.sums.integer_sums import Exact, Integers
 from protocols.aggregate.coordinator_cipher import CoordinatorCipher
 from protocols.aggregate.parameters import AggregateParameters
@@ -27,7 +28,6 @@ from protocols.messages import Body, Exchange, to_everyone
 from protocols.models.registry import MODELS, model_named
 from protocols.names import SECURE_AGGREGATION, check_colluders_of_sums
 from protocols.objectives import (
-    CURVATURE,
     DualObjective,
     MomentObjective,
     Objective,

@@ -6,19 +6,12 @@ have none. Two rows are at most sqrt(k) apart.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from parties.kernel.sums.integer_sums import Exact
-from protocols.errors import ParameterError
+from parties.kernel.sums.products import MissingCells
 from protocols.one_sum import MISSING, OneSum
 from protocols.serialise import to_plain
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,32 +31,12 @@ class MissingObjective(OneSum):
     exact: bool
 
     def __post_init__(self) -> None:
-        if self.columns < 1:
-            raise ParameterError(
-                "the schema fills no cells in (missing: typical or indicator), so none is empty"
-            )
+        _ = self.row_function
 
-    def length(self, features: int) -> int:
-        """k.
-
-        Raises:
-            ParameterError: rows have other columns.
-        """
-        if features != self.columns + 1:
-            raise ParameterError(f"columns={self.columns} for {features} features, bias included")
-        return self.columns
-
-    def norm_bound(self, query: str) -> float:
-        """sqrt(k)."""
-        return math.sqrt(self.columns)
-
-    def diameter(self, query: str) -> float:
-        """The same: all values are 0 or 1."""
-        return math.sqrt(self.columns)
-
-    def exact_sum(self, x: Array, y: Array, name: str) -> Exact:
-        """Empty cells; x: 1 for an empty one, -1 for another, the bias last."""
-        return Exact((x[:, :-1] > 0).sum(axis=0, dtype=np.int64), 0)
+    @property
+    def row_function(self) -> MissingCells:
+        """Ones and zeros."""
+        return MissingCells(columns=self.columns)
 
     def remarks(self) -> tuple[str, ...]:
         """What is exact."""

@@ -17,8 +17,9 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.kernel.sums import symmetric
-from parties.kernel.sums.integer_sums import Exact
+from parties.kernel.sums.dual import DUAL
+from parties.kernel.sums.gradients import CURVATURE, GRADIENT
+from parties.kernel.sums.products import Products
 from protocols.errors import MessageError, ParameterError
 from protocols.evaluation.objective import EvaluationObjective
 from protocols.inference.objective import InformationObjective, ProductsObjective
@@ -28,9 +29,6 @@ from protocols.serialise import from_plain, to_plain
 from protocols.updates.coordinate import DualPlan
 
 Array = NDArray[np.float64]
-GRADIENT = "gradient"
-CURVATURE = "curvature"
-DUAL = "dual"
 MOMENT = "second-moment"
 OF_CLASSES = ("softmax", "one-vs-rest")
 """Kinds of row objectives that have a score for each class."""
@@ -145,12 +143,13 @@ class DualObjective:
             clip=self.clip,
             schedule=self.schedule,  # type: ignore[arg-type]
             norm=norm,
+            row_scale=self.row_scale,
         )
 
     @property
     def public_batches(self) -> int:
-        """K of batches that everybody knows; 1 where coins are secret."""
-        return self.batches if self.schedule == "cyclic" else 1
+        """See `DualSteps`."""
+        return self.plan(rows=self.batches, rounds=1).public_batches
 
     @property
     def rate(self) -> float:
@@ -205,13 +204,10 @@ class MomentObjective(OneSum):
             if not 0 < getattr(self, name) < math.inf:
                 raise ParameterError(f"{name}={getattr(self, name)} must be finite and positive")
 
-    def length(self, features: int) -> int:
-        """Of a symmetric matrix."""
-        return symmetric.length(features)
-
-    def exact_sum(self, x: Array, y: Array, name: str) -> Exact:
-        """sum_i x_i x_i^T, of rows of integers, whose diameter is that of any rows."""
-        return symmetric.products_of(x, self.row_norm)
+    @property
+    def row_function(self) -> Products:
+        """x x^T."""
+        return Products(row_norm=self.row_norm)
 
     def remarks(self) -> tuple[str, ...]:
         """What follows."""
@@ -224,14 +220,6 @@ class MomentObjective(OneSum):
     def stream(self) -> str:
         """One second moment a session."""
         return MOMENT
-
-    def norm_bound(self, query: str) -> float:
-        """B^2."""
-        return self.row_norm**2
-
-    def diameter(self, query: str) -> float:
-        """sqrt(2) B^2."""
-        return math.sqrt(2) * self.row_norm**2
 
     def to_dict(self) -> dict[str, Any]:
         """For the plan."""

@@ -20,25 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parties.kernel.sums.integer_sums import Exact
+from parties.kernel.sums.row_function import SumFunction
 from protocols.errors import ParameterError
 
 Array = NDArray[np.float64]
-LARGEST = 1e100
-"""Of numbers of a plan that rows are multiplied with: none overflows, for an error that depends on
-rows tells of them, whatever the noise."""
 RANGES, MISSING = "ranges", "missing"
 """Views of rows: as `parties.data.views` encodes them; empty: as training has them."""
-
-
-def check_sizes(**fields: float) -> None:
-    """Each from 1 / LARGEST to LARGEST.
-
-    Raises:
-        ParameterError: names the field.
-    """
-    for name, value in fields.items():
-        if not 1 / LARGEST <= value <= LARGEST:
-            raise ParameterError(f"{name}={value:g} is outside [{1 / LARGEST:g}, {LARGEST:g}]")
 
 
 class OneSum(ABC):
@@ -61,28 +48,34 @@ class OneSum(ABC):
         "offset": "this sum scores rows by their features alone; leave it out",
     }
 
+    @property
     @abstractmethod
+    def row_function(self) -> SumFunction:
+        """What a row adds."""
+
     def length(self, features: int) -> int:
-        """Values of the sum, for rows of so many features, bias included."""
+        """Values of the sum, for rows of so many features, bias included.
 
-    @abstractmethod
-    def exact_sum(self, x: Array, y: Array, name: str) -> Exact:
-        """Sum of v over rows of party `name`, none beyond the bound; x, y: as in a shard.
-
-        In integers, each v from its own row alone: see `integer_sums`.
+        Raises:
+            ParameterError: the sum is of other rows.
         """
+        return self.row_function.length(features)
+
+    def exact_sum(self, x: Array, y: Array, name: str) -> Exact:
+        """Sum of v over rows of party `name`, in integers; x, y: as in a shard."""
+        return self.row_function.exact_sum(x, y, name)
 
     def of_rows(self, x: Array, y: Array, name: str) -> Array:
         """The same, as float64."""
         return self.exact_sum(x, y, name).values
 
-    @abstractmethod
     def norm_bound(self, query: str) -> float:
         """Bound on |v|, Euclidean."""
+        return self.row_function.most(query)
 
     def diameter(self, query: str) -> float:
         """Of the set of all v, Euclidean: what replacing one row moves, times 1 / N."""
-        return 2 * self.norm_bound(query)
+        return self.row_function.moves(query)
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from protocols import model_gradient, pads, second_moment, symmetric
+from parties.kernel.sums import symmetric
+from protocols import model_gradient, pads, second_moment
 from protocols.aggregate.choice import choose
 from protocols.aggregate.security import NOISE_STD, TAIL
 from protocols.ckks import residues as rns

@@ -310,7 +310,9 @@ def _private(
         )
         opened = sums.open(task, cost)
         sigma = opened.noise_std * sums.rows
-        return Noisy(point, *task.read(opened.values, sums.rows), sigma, sigma / task.kappa)
+        return Noisy(
+            point, *task.read(opened.values, sums.rows), sigma, sigma / task.row_function.kappa
+        )
 
     found, length = private_steps(theta, mu, ask, 1 / high)
     if length > LONG:

@@ -57,7 +57,7 @@ def inference_forecast(config: SimulationConfig, shape: PublicFigures) -> dict[s
     needs = None
     if mu is not None:
         sigma = noise_std(plan) * shape.rows
-        tau = sigma / task.kappa if isinstance(task, InformationObjective) else sigma
+        tau = sigma / task.row_function.kappa if isinstance(task, InformationObjective) else sigma
         found = reach(config.model, features=d, rows=shape.rows, sigma=sigma, tau=tau)
         needs = {
             "rows_least": found.least,

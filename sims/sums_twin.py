@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from parties.objectives import Contributor
+from parties.kernel.sums.row_function import Contributor
 from protocols.gradients import GradientPlan, Vector, run_rule
 from protocols.messages import Exchange
 from protocols.privacy.randomness import RandomSource

@@ -113,8 +113,7 @@ ARITHMETIC = {
     "parties.kernel.clear_rows",
     "parties.kernel.columns",
     "parties.kernel.sums",
-    "parties.kernel.sums.clipping",
-    "parties.kernel.sums.integer_sums",
+    *(f"parties.kernel.sums.{path.stem}" for path in (ROOT / "parties/kernel/sums").glob("*.py")),
 }
 """Of the kernel, functions of arrays that hold nothing, which plans compute with, too."""
 

@@ -5,30 +5,26 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from parties.kernel.columns import Columns
+from parties.kernel.sums.row_functions import row_function
 
 NORMS = {"gaussian": 2, "laplace": 1, "skellam": 2}
 """Of what a row adds, by the law of the noise that hides it."""
-DUAL = "dual"
-OPPOSITE = ("logistic", "squared", "softmax", "one-vs-rest", "torch", DUAL)
-"""Row functions whose values may point anywhere: two of them are up to two norms apart."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SumsRound:
     """One sum, under the label `round/t`.
 
-    query: what rows are asked; most: norm of what a row adds to it; moves: how far two rows' parts
-    are apart; bits: noise and contribution are multiples of 2^-bits; units: scale of one share of
-    the noise, in these: standard deviation or Laplace's b; 0 without noise.
+    query: what rows are asked; bits: noise and contribution are multiples of 2^-bits; units: scale
+    of one share of the noise, in these: standard deviation or Laplace's b; 0 without noise.
     """
 
     query: str
-    most: float
-    moves: float
     bits: int = 0
     units: int = 0
 
@@ -38,9 +34,10 @@ class SumsSheet:
     """A whole run.
 
     session: its name; roster: (name, Ed25519 key in hexadecimal) of every party; ring_dim, primes,
-    scale_bits: see `AggregateParameters`; length: of every sum; row_function: the objective's kind;
-    law: of the noise, one of NORMS, or empty; honest: shares that together have the scale that is
-    counted; batches: K, of which each row is in one, in turn; coins: whether rows toss for rounds.
+    scale_bits: see `AggregateParameters`; length: of every sum; row_function: fields of what rows
+    add, see `sums.row_functions`; weights: what one row of each party counts; norm: 1 or 2, of
+    clips; law: of the noise, one of NORMS, or empty; honest: shares that together have the scale
+    that is counted.
     """
 
     session: str
@@ -49,12 +46,12 @@ class SumsSheet:
     primes: tuple[int, ...]
     scale_bits: int
     length: int
-    row_function: str
+    row_function: Mapping[str, Any]
+    weights: tuple[float, ...]
     rounds: tuple[SumsRound, ...]
+    norm: int = 2
     law: str = ""
     honest: int = 1
-    batches: int = 1
-    coins: bool = False
 
     def digest(self) -> str:
         """See `digest_of`."""
@@ -66,14 +63,16 @@ class SumsSheet:
         sum_k (C_k / s_k)^p over the rounds of one batch, C_k with the rounding of two neighbours to
         the grid (arXiv:1905.02383, Corollary 3.3).
         """
-        norm = NORMS[self.law]
-        rounding = self.length ** (1 / norm) * (2 if self.coins else 1)
+        function, norm = row_function(self.row_function), NORMS[self.law]
+        rounding = self.length ** (1 / norm) * (2 if function.coins else 1)
         shares = math.sqrt(self.honest) if norm == 2 else 1.0
+        moves = {r.query: function.moves(r.query) * max(self.weights) for r in self.rounds}
         spent = [
-            ((math.ldexp(r.moves, r.bits) + rounding) / (r.units * shares)) ** norm
+            ((math.ldexp(moves[r.query], r.bits) + rounding) / (r.units * shares)) ** norm
             for r in self.rounds
         ]
-        return max(math.fsum(spent[k :: self.batches]) for k in range(self.batches))
+        turns = function.public_batches
+        return max(math.fsum(spent[k::turns]) for k in range(turns))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

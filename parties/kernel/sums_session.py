@@ -12,9 +12,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
 from parties.kernel.aggregate_share import AggregateShare, Masked
-from parties.kernel.private import Terms, kept_like, terms_of
-from parties.kernel.sheet import DUAL, NORMS, OPPOSITE, SumsSheet
+from parties.kernel.private import Terms, kept_like, opened, terms_of
+from parties.kernel.sheet import NORMS, SumsSheet
 from parties.kernel.sums.integer_sums import Exact
+from parties.kernel.sums.row_function import Contributor, Own
+from parties.kernel.sums.row_functions import row_function
 from protocols.aggregate.ntt import Residues
 from protocols.aggregate.parameters import AggregateParameters
 from protocols.errors import MessageError, PolicyError
@@ -30,8 +32,8 @@ SLACK = 1 + 1e-9  # of two machines' float64
 class SumsSession:
     """One party of one run.
 
-    name: in the roster; rows: behind their boundary, which has the owner's terms; adds: makes a
-    `parties.objectives.Contributor` of them, once the sheet is checked; randomness: of noise.
+    name: in the roster; rows: behind their boundary, which has the owner's terms; randomness: of
+    noise and coins; own_code: its owner's, which takes the place of the sheet's row function.
 
     Raises:
         PolicyError, ParameterError: the sheet asks for more than the owner's terms, or is none.
@@ -42,9 +44,9 @@ class SumsSession:
         sheet: SumsSheet,
         name: str,
         rows: Any,
-        adds: Callable[[Any], Any],
         randomness: RandomSource,
         signing_key: Ed25519PrivateKey,
+        own_code: Callable[[Any], Contributor] | None = None,
     ) -> None:
         self._sheet, self._name, self._terms = sheet, name, terms_of(rows)
         self._randomness, self._signing_key = randomness, signing_key
@@ -56,7 +58,12 @@ class SumsSession:
             scale_bits=sheet.scale_bits,
             parties=len(sheet.roster),
         )
-        self._adds = kept_like(rows, adds(rows))
+        weight = sheet.weights[list(dict(sheet.roster)).index(name)]
+        own = Own(name=name, weight=weight, norm=sheet.norm, randomness=randomness)
+        function = row_function(sheet.row_function)
+        self._most = {r.query: function.most(r.query) * weight for r in sheet.rounds}
+        adds = own_code(rows) if own_code else function.of(opened(rows), own)
+        self._adds = kept_like(rows, adds)
         self._share: AggregateShare | None = None
         self._next = 0
 
@@ -125,9 +132,9 @@ class SumsSession:
             raise PolicyError(f"a contribution has shape {exact.units.shape}, not {sheet.length}")
         if not sheet.law:
             return exact.on(scale)
-        most = exact.most
-        if most is not None and most > Fraction(own.most * SLACK) * Fraction(2) ** exact.bits:
-            raise PolicyError(f"rows are held to {most} units, beyond most={own.most}")
+        most, bound = exact.most, self._most[own.query]
+        if most is not None and most > Fraction(bound * SLACK) * Fraction(2) ** exact.bits:
+            raise PolicyError(f"rows are held to {most} units, beyond {bound}")
         noise = draw_noise(sheet, t, self._randomness)
         return Exact(exact.on(own.bits) + noise, own.bits).on(scale)
 
@@ -145,24 +152,21 @@ def draw_noise(sheet: SumsSheet, t: int, randomness: RandomSource) -> NDArray[np
 def check(sheet: SumsSheet, name: str, key: str, terms: Terms) -> None:
     """Refuse what no honest plan gives, or this owner has not agreed to; key: this party's."""
     roster, rounds, parties = dict(sheet.roster), sheet.rounds, len(sheet.roster)
-    booked = terms.booked
+    booked, weights = terms.booked, sheet.weights
     floors: list[tuple[str, Callable[[], bool]]] = [
         ("roster: not this party's key", lambda: roster.get(name) == key),
         ("roster: names or keys twice", lambda: len({*roster.values()}) == len(roster) == parties),
         ("roster: too few members", lambda: parties >= terms.colluders + 2),
         ("rounds: none", lambda: bool(rounds) and type(sheet.length) is int and sheet.length > 0),
+        ("weights", lambda: len(weights) == parties and all(0 < w < math.inf for w in weights)),
+        ("norm", lambda: sheet.norm == NORMS.get(sheet.law, sheet.norm) and sheet.norm in (1, 2)),
         ("law: none, and exact sums are not agreed to", lambda: bool(sheet.law) or terms.exact),
     ]
     if sheet.law:
-        spread = 2.0 if sheet.row_function in OPPOSITE else 1.0
-        turns = type(sheet.batches) is int and sheet.batches >= 1
         floors += [
             ("law", lambda: sheet.law in NORMS and (booked or (sheet.law,))[0] == sheet.law),
             ("units: no noise", lambda: all(type(r.units) is int and r.units > 0 for r in rounds)),
             ("honest: too many", lambda: 1 <= sheet.honest <= parties - terms.colluders),
-            ("batches", lambda: turns and (sheet.batches == 1 or sheet.row_function == DUAL)),
-            ("most", lambda: all(0 < r.most < math.inf for r in rounds)),
-            ("moves", lambda: all(r.moves * SLACK >= spread * r.most for r in rounds)),
             ("noise: too little", lambda: booked is None or sheet.cost() <= booked[1] * SLACK),
         ]
     for field, holds in floors:

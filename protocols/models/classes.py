@@ -7,13 +7,13 @@ x (m - y)^T, shape (d, K), m the means that a model gives the classes: its Eucli
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import entr, logsumexp, softmax
 
+from parties.kernel.sums.links import logits
 from protocols.models.model import ACCURACY, LOG_LOSS, Array, Classifier, Measure, area_under_roc
 from protocols.names import SECURE_AGGREGATION
 
@@ -42,14 +42,9 @@ class ClassModel(Classifier):
         Measure(key="brier", title="Brier score [0 is perfect, 2 the worst]", form="{:.4f}"),
     )
 
-    @abstractmethod
     def logits(self, scores: Array) -> Array:
         """Log-probabilities of the classes up to a constant of each row, shape (rows, K)."""
-
-    def decode(self, scores: Array) -> Array:
-        """Probabilities of the classes, shape (rows, K); they sum to 1."""
-        found: Array = softmax(self.logits(scores), axis=1)
-        return found
+        return logits(self.name, scores)
 
     def called(self, scores: Array) -> NDArray[np.intp]:
         """The class of the largest score, which has the largest probability."""

@@ -11,8 +11,9 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from scipy.special import expit, logit
+from scipy.special import logit
 
+from parties.kernel.sums.links import GAMMA, decoded
 from protocols.approximation import Approximation, Polynomial
 from protocols.errors import ParameterError
 from protocols.models.linear import Linear
@@ -38,7 +39,7 @@ class ImprovedLffr(TargetModel):
     curvature = 2.0
     protocols = (ENCRYPTED_ROWS, ENCRYPTED_MODEL)
 
-    gamma: float = 0.5
+    gamma: float = GAMMA
 
     def __post_init__(self) -> None:
         if not 0 < self.gamma < 1:
@@ -67,8 +68,7 @@ class ImprovedLffr(TargetModel):
 
     def decode(self, scores: Array) -> Array:
         """Targets from X W, shape (rows, c); values outside [0, 1] are possible and wanted."""
-        decoded: Array = (expit(scores) - (1 - self.gamma) / 2) / self.gamma
-        return decoded
+        return decoded(self.name, scores, gamma=self.gamma)
 
     def loss(self, scores: Array, y: Array) -> Array:
         """(z - encode(y))^2."""

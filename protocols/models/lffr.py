@@ -50,11 +50,6 @@ class Lffr(TargetModel):
         """What is fitted, from targets in [0, 1], shape (rows, c)."""
         return targets
 
-    def decode(self, scores: Array) -> Array:
-        """Targets from X W, shape (rows, c), in (0, 1)."""
-        decoded: Array = expit(scores)
-        return decoded
-
     def loss(self, scores: Array, y: Array) -> Array:
         """(p - y)^2."""
         found: Array = (expit(scores) - y) ** 2

@@ -40,10 +40,6 @@ class Linear(TargetModel):
         """What is fitted, from targets in [0, 1], shape (rows, c)."""
         return targets
 
-    def decode(self, scores: Array) -> Array:
-        """Targets from X W, shape (rows, c); values outside [0, 1] are possible."""
-        return scores
-
     def in_data_units(
         self, coef: Array, intercept: Array, low: Array, width: Array
     ) -> tuple[Array, Array]:

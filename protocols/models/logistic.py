@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit
 
 from protocols.models.model import Array, LabelModel
 from protocols.names import ENCRYPTED_MODEL, ENCRYPTED_ROWS, SECURE_AGGREGATION
@@ -23,11 +22,6 @@ class Logistic(LabelModel):
     optimum = ("optimum without privacy", "best fit to all rows as they are, in clear")
     curvature = 0.25
     protocols = (ENCRYPTED_ROWS, ENCRYPTED_MODEL, SECURE_AGGREGATION)
-
-    def decode(self, scores: Array) -> Array:
-        """Probabilities."""
-        found: Array = expit(scores)
-        return found
 
     def loss(self, scores: Array, y: Array) -> Array:
         """ln(1 + exp(z)) - y z."""

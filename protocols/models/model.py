@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
+from parties.kernel.sums.links import decoded
 from protocols.approximation import (
     Approximation,
     Polynomial,
@@ -85,9 +86,9 @@ class Model(ABC):
     private_update: ClassVar[str] = ""
     stand_in: ClassVar[tuple[str, str]] = ("sigmoid", "as a probability")
 
-    @abstractmethod
     def decode(self, scores: Array) -> Array:
-        """Predictions: of targets on [0, 1], or the probability of a label."""
+        """Predictions: of targets on [0, 1], or the probability of a label or of classes."""
+        return decoded(self.name, scores)
 
     @abstractmethod
     def loss(self, scores: Array, y: Array) -> Array:
@@ -241,13 +242,9 @@ def area_under_roc(z: Array, positive: NDArray[np.bool_]) -> float:
 
 
 class TargetModel(Model):
-    """Of numeric targets, scaled to [0, 1] by public ranges.
-
-    tallied: names of what `tallies` adds up.
-    """
+    """Of numeric targets, scaled to [0, 1] by public ranges."""
 
     __slots__ = ()
-    tallied: ClassVar[tuple[str, ...]] = ()
     numeric = True
     drawn = ("mean_relative_mse", "squared error / range²")
     unit = "score per unit of the column"
@@ -280,12 +277,8 @@ class TargetModel(Model):
     def bound(self, outputs: int) -> float:
         """Bound on the Euclidean norm of a row's encoded targets."""
 
-    def tallies(self, y: Array, p: Array) -> Array:
-        """What sums over rows need beside moments, on [0, 1], shape (len(tallied), rows, c)."""
-        return np.zeros((0, *y.shape))
-
     def of_tallies(self, mean: Mapping[str, Array], width: Array) -> dict[str, Any]:
-        """Measures from means over rows: of `tallied`, of y and of the prediction p, shape (c,)."""
+        """Measures from means over rows of what `tables.tallied` names, shape (c,)."""
         _ = mean, width
         return {}
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import log_expit
 
 from protocols.models.classes import ClassModel
 from protocols.models.model import Array
@@ -35,11 +34,6 @@ class OneVsRest(ClassModel):
     reference = "one-vs-rest"
     optimum = ("optimum without privacy", "best fit to all rows as they are, in clear")
     curvature = 0.25
-
-    def logits(self, scores: Array) -> Array:
-        """ln sigmoid(z_k)."""
-        found: Array = log_expit(scores)
-        return found
 
     def loss(self, scores: Array, y: Array) -> Array:
         """sum_k ln(1 + exp(z_k)) - z_y, shape (rows,)."""

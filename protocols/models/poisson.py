@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from scipy.special import xlogy
 
+from parties.kernel.sums.links import RADIUS, decoded, largest_deviance
 from protocols.approximation import (
     Approximation,
     Polynomial,
@@ -68,9 +69,7 @@ class Poisson(TargetModel):
         ),
     )
 
-    tallied = ("deviance", "entropy")
-
-    radius: float = 3.0
+    radius: float = RADIUS
 
     def approximation(self, degree: int, radius: float | None = None) -> Approximation:
         """Of exp(z - R); R is the model's own."""
@@ -103,8 +102,7 @@ class Poisson(TargetModel):
 
     def decode(self, scores: Array) -> Array:
         """exp(z - R), z held on [-R, R]."""
-        decoded: Array = np.exp(np.clip(scores, -self.radius, self.radius) - self.radius)
-        return decoded
+        return decoded(self.name, scores, radius=self.radius)
 
     def loss(self, scores: Array, y: Array) -> Array:
         """Half the deviance on [-R, R]; straight on beyond, with the slope of its end."""
@@ -139,20 +137,9 @@ class Poisson(TargetModel):
             "d2": d2.tolist(),
         }
 
-    @property
-    def _largest(self) -> float:
-        """Half of the deviance of a row: y = 1 at the least mean."""
-        return max(1.0, 2 * self.radius - 1 + math.exp(-2 * self.radius))
-
-    def tallies(self, y: Array, p: Array) -> Array:
-        """Half of the deviance over its bound, and -e y ln y, whose largest value is 1."""
-        own = xlogy(y, y)
-        half = own - xlogy(y, np.maximum(p, math.exp(-2 * self.radius))) - y + p
-        return np.clip(np.stack([half / self._largest, -math.e * own]), 0.0, 1.0)
-
     def of_tallies(self, mean: Mapping[str, Array], width: Array) -> dict[str, Any]:
         """Deviance [counts] and D², as `metrics`; the mean's own is 2 (y ln y - m ln m)."""
-        deviance = 2 * self._largest * mean["deviance"]
+        deviance = 2 * largest_deviance(self.radius) * mean["deviance"]
         middle = np.maximum(mean["y"], 0.0)
         spread = -2 * (mean["entropy"] / math.e + xlogy(middle, middle))
         with np.errstate(divide="ignore", invalid="ignore"):

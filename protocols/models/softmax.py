@@ -40,10 +40,6 @@ class Softmax(ClassModel):
     optimum = ("optimum without privacy", "best fit to all rows as they are, in clear")
     curvature = 0.5
 
-    def logits(self, scores: Array) -> Array:
-        """The scores."""
-        return scores
-
     def loss(self, scores: Array, y: Array) -> Array:
         """ln(sum_j exp(z_j)) - z_y, shape (rows,)."""
         found: Array = logsumexp(scores, axis=1) - (y * scores).sum(axis=1)

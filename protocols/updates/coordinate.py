@@ -44,78 +44,39 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import Literal
 
 import dp_accounting
 import numpy as np
-from numpy.typing import NDArray
 
-from parties.kernel.sums.dual_steps import STEPS, Loss, dual_step
-from parties.kernel.sums.integer_sums import Exact, Factors, IntegerRows
-from protocols.errors import DataError, ParameterError, ProtocolError
+from parties.kernel.sums.dual import (
+    Array,
+    DualOwner,
+    DualSteps,
+    Rows,
+    Schedule,
+    check_rows,
+    cyclic_batch,
+    step,
+)
+from parties.kernel.sums.dual_steps import Loss
+from parties.kernel.sums.integer_sums import Exact, IntegerRows
+from protocols.errors import ParameterError
 from protocols.privacy.gdp import mu_for_epsilon
 from protocols.privacy.grid import FINENESS_BITS, NoiseGrid, discretisation_delta
 from protocols.privacy.poisson import poisson_noise_multiplier
-from protocols.privacy.randomness import RandomSource, uniform_below
+from protocols.privacy.randomness import RandomSource
 from protocols.privacy.shares import NoiseSplit, gaussian_shares
 
-Array = NDArray[np.float64]
-Rows = NDArray[np.intp]
-Schedule = Literal["cyclic", "poisson"]
-
+__all__ = [
+    "DualParty", "DualPlan", "DualSteps", "Loss", "Rows", "Schedule", "check_rows",
+    "cyclic_batch", "move", "step",
+]  # fmt: skip
 _UNIT = 1.0 + 1e-9
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DualPlan:
-    """Public parameters of a run.
-
-    Attributes:
-        loss: "ridge", "logistic" or "svm".
-        lam: lambda of (lambda / 2) |theta|^2, > 0.
-        rows: N, all owners' rows together.
-        batches: K, 1 .. N: a round draws one row in K.
-        rounds: T >= 1.
-        clip: C > 0, the bound of |zeta| |x|; infinity only without noise.
-        schedule: "cyclic" or "poisson"; see the module's docstring.
-        norm: of the clip, 2 for Gaussian and 1 for Laplace noise.
-
-    Raises:
-        ParameterError: a field is out of range; the message names it.
-    """
-
-    loss: Loss
-    lam: float
-    rows: int
-    batches: int
-    rounds: int
-    clip: float
-    schedule: Schedule = "poisson"
-    norm: int = 2
-
-    def __post_init__(self) -> None:
-        """Check the fields."""
-        if self.loss not in STEPS:
-            raise ParameterError(f"loss={self.loss!r} is not one of {', '.join(STEPS)}")
-        if self.schedule not in ("cyclic", "poisson"):
-            raise ParameterError(f"schedule={self.schedule!r} is neither 'cyclic' nor 'poisson'")
-        if not (math.isfinite(self.lam) and self.lam > 0):
-            raise ParameterError(f"lam={self.lam} is not a finite number > 0")
-        if not self.clip > 0:
-            raise ParameterError(f"clip={self.clip} is not > 0")
-        if self.norm not in (1, 2):
-            raise ParameterError(f"norm={self.norm} is neither 1 nor 2")
-        if self.rounds < 1 or not 1 <= self.batches <= self.rows:
-            raise ParameterError(
-                f"rounds={self.rounds}, batches={self.batches}: need rounds >= 1 and batches in "
-                f"1 .. rows={self.rows}"
-            )
-
-    @property
-    def curvature(self) -> float:
-        """c = L / (lambda N), with L = ceil(N / K) rows per round."""
-        return math.ceil(self.rows / self.batches) / (self.lam * self.rows)
+class DualPlan(DualSteps):
+    """The same parameters, and the noise that they need."""
 
     @property
     def sensitivity(self) -> float:
@@ -126,11 +87,6 @@ class DualPlan:
     def draws(self) -> int:
         """ceil(T / K): rounds that draw any one row under the cyclic schedule."""
         return -(-self.rounds // self.batches)
-
-    def theta(self, v: Array) -> Array:
-        """The model v / (lambda N), shape (d,)."""
-        model: Array = v / (self.lam * self.rows)
-        return model
 
     def noise_multiplier(self, *, epsilon: float, delta: float) -> float:
         """sigma / C for (epsilon, delta), replace-one, after all rounds."""
@@ -171,29 +127,12 @@ class DualPlan:
         return math.sqrt(2.0) * self.clip * float(z)
 
 
-def cyclic_batch(rows: int, batches: int, t: int) -> Rows:
-    """Numbers of one owner's rows in round t, public: part t mod K of K nearly equal parts."""
-    batch: Rows = np.array_split(np.arange(rows), batches)[t % batches]
-    return batch
+class DualParty(DualOwner):
+    """One owner, and its share of the noise.
 
-
-class DualParty:
-    """One owner: its rows, its dual variables, its coins and its share of the noise.
-
-    Args:
-        plan: public parameters.
-        rows: x, shape (n, d), |x_j| <= 1.
-        labels: y, shape (n,); -1 or 1 unless the loss is ridge.
-        sigma: std that must remain on a round's sum without any t owners, from `plan.noise_std`;
-            0 for no noise and no grid.
-        split: P and t.
-        randomness: of coins and noise. The promise needs `SystemRandomness`.
-
-    Security: one answer per round, in order; a second one would carry fresh noise on the same
-    values. A retry resends the bytes of the first.
-
-    Raises:
-        DataError: a row is longer than 1, or a label does not fit the loss.
+    plan, rows, labels: see `DualOwner`; sigma: std that must remain on a round's sum without any t
+    owners, from `plan.noise_std`, 0 for no noise and no grid; split: P and t; randomness: of coins
+    and noise.
     """
 
     def __init__(
@@ -207,21 +146,17 @@ class DualParty:
         randomness: RandomSource,
     ) -> None:
         """Start at alpha = 0."""
-        check_rows(plan, rows, labels)
+        super().__init__(plan, rows, labels, randomness)
         if sigma > 0 and not math.isfinite(plan.clip):
             raise ParameterError("clip=inf with noise protects nobody: give a finite clip")
         if sigma > 0 and plan.norm != 2:
             raise ParameterError(f"norm={plan.norm}: Gaussian noise needs clips in L2")
-        self._plan, self._labels = plan, labels
-        self._rows = IntegerRows(rows, _UNIT, plan.norm)
-        self._sigma, self._split, self._randomness = sigma, split, randomness
+        self._sigma, self._split = sigma, split
         self._grid: NoiseGrid = split.grid(sigma)
-        self._alpha: Array = np.zeros(len(rows))
-        self._round = 0
 
-    def contribution(self, t: int, v: Array) -> Array:
+    def answer(self, t: int, v: Array) -> Array:
         """`exact`, and this owner's share of the noise where there is a sigma, as float64."""
-        exact = self.exact(t, v)
+        exact = self.exact("", t, v)
         if self._sigma == 0:
             return exact.values
         noise = gaussian_shares(self._sigma, self._split, 1, v.size, self._randomness, self._grid)
@@ -229,68 +164,8 @@ class DualParty:
         units = np.ldexp(noise[0], bits).astype(np.int64)
         return Exact(exact.on(bits) + units, bits).values
 
-    def exact(self, t: int, v: Array) -> Exact:
-        """Move the batch of round t and answer X_B^T zeta, shape (d,).
-
-        Args:
-            t: 0, 1, … in order.
-            v: as published after the round before, shape (d,).
-
-        Raises:
-            ProtocolError: not the next round, or v is not d finite numbers.
-        """
-        if t != self._round or t >= self._plan.rounds:
-            raise ProtocolError(
-                f"round={t} is not the next, {self._round} of {self._plan.rounds}: resend the "
-                "first answer's bytes"
-            )
-        if v.shape != (self._rows.x.shape[1],) or not np.isfinite(v).all():
-            raise ProtocolError(f"v is not {self._rows.x.shape[1]} finite numbers")
-        self._round += 1
-        batch = self._batch(t)
-        own = self._rows.only(batch)
-        return step(self._plan, own, self._labels, self._alpha, v, batch)
-
-    def _batch(self, t: int) -> Rows:
-        count = len(self._rows.x)
-        if self._plan.schedule == "cyclic":
-            return cyclic_batch(count, self._plan.batches, t)
-        return np.flatnonzero(uniform_below(self._randomness, self._plan.batches, count) == 0)
-
 
 def move(plan: DualPlan, rows: Array, labels: Array, alpha: Array, v: Array, batch: Rows) -> Array:
     """Move alpha[batch] in place; X_B^T zeta, shape (d,)."""
     own = IntegerRows(rows[batch], _UNIT, plan.norm)
     return step(plan, own, labels, alpha, v, batch).values
-
-
-def step(
-    plan: DualPlan, own: IntegerRows, labels: Array, alpha: Array, v: Array, batch: Rows
-) -> Exact:
-    """The same, of the batch's rows as integers, to integers."""
-    zeta = dual_step(
-        plan.loss,
-        alpha=alpha[batch],
-        margin=own.scores(plan.theta(v)[:, None])[:, 0],
-        label=labels[batch],
-        curvature=plan.curvature,
-        clip=plan.clip / np.maximum(1.0, own.lengths * 2.0**-own.bits),
-    )
-    alpha[batch] += zeta
-    if not math.isfinite(plan.clip):  # without noise
-        return Exact.of((zeta @ own.x) * 2.0**-own.bits)
-    return Factors(own, Fraction(plan.clip), plan.norm).total(lambda some: zeta[some, None])
-
-
-def check_rows(plan: DualPlan, rows: Array, labels: Array) -> None:
-    """Refuse rows longer than 1 and labels that do not fit the loss."""
-    if rows.ndim != 2 or labels.shape != (len(rows),):
-        raise DataError(f"rows of shape {rows.shape} and labels of {labels.shape} do not match")
-    norms = np.linalg.norm(rows, axis=1)
-    longer = int((~(norms <= _UNIT)).sum())
-    if longer:
-        raise DataError(f"{longer} of {len(rows)} rows are longer than 1: scale each to norm 1")
-    fits = np.isfinite(labels) if plan.loss == "ridge" else np.isin(labels, (-1.0, 1.0))
-    if not fits.all():
-        kind = "finite" if plan.loss == "ridge" else "-1 or 1"
-        raise DataError(f"{int((~fits).sum())} of {len(rows)} labels are not {kind}")

@@ -41,7 +41,7 @@ from coordinator.coordinator import AskParties, Coordinator, Observer
 from parties.data.schema import Label, NumericColumn, Schema
 from parties.data.shard import ClampCounts, Shard
 from parties.kernel.sums.integer_sums import Exact
-from parties.objectives import Contributor
+from parties.kernel.sums.row_function import Contributor
 from parties.party import Party
 from parties.policy import Policy
 from protocols.aggregate.choice import choose

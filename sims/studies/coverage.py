@@ -187,7 +187,7 @@ def inferred(study: Study, epsilon: float, rng: np.random.Generator) -> Estimate
         )
         sigma = task.diameter(task.kind) / cost
         score, information = task.read(task.of_rows(x, y, "") / rows, rows)
-        tau = sigma / task.kappa
+        tau = sigma / task.row_function.kappa
         return Noisy(
             theta,
             score + sigma * rng.standard_normal(d),

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from parties.kernel import sums_session
 from parties.kernel.private import Private, Terms
 from parties.kernel.sheet import SumsRound, SumsSheet
+from parties.kernel.sums.gradients import Gradients
 from parties.kernel.sums.integer_sums import Exact, PartSum
 from parties.kernel.sums_session import SumsSession
 from protocols.aggregate import parameters
@@ -34,7 +35,8 @@ LENGTH, BOUND, COLLUDERS, ROUNDS = 2, 0.125, 1, 3
 KEYS = {name: Ed25519PrivateKey.generate() for name in ("a", "b", "c", "d")}
 ROSTER = tuple((name, key.public_key().public_bytes_raw().hex()) for name, key in KEYS.items())
 CIPHER = choose(parties=4, largest_sum=1e5, precision=2.0**-20)
-ASKED = SumsRound(query="gradient", most=BOUND, moves=2 * BOUND, bits=30, units=1 << 31)
+ASKED = SumsRound(query="gradient", bits=30, units=1 << 31)
+FUNCTION = Gradients(loss="logistic", clip=BOUND).fields()
 SHEET = SumsSheet(
     session="s",
     roster=ROSTER,
@@ -42,7 +44,8 @@ SHEET = SumsSheet(
     primes=CIPHER.primes,
     scale_bits=CIPHER.scale_bits,
     length=LENGTH,
-    row_function="logistic",
+    row_function=FUNCTION,
+    weights=(1.0,) * 4,
     rounds=(ASKED,) * ROUNDS,
     law="gaussian",
     honest=3,
@@ -67,7 +70,7 @@ class Watched:
         rows: Any = self.private.keep(X)
         with self.private:
             self.session: SumsSession = kernel.SumsSession(
-                sheet, "a", rows, lambda _: self, SeededRandomness(1), KEYS["a"]
+                sheet, "a", rows, SeededRandomness(1), KEYS["a"], lambda _: self
             )
 
     def spend(self) -> None:
@@ -201,14 +204,14 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
     ),
     "least members": (
         "lambda: parties >= terms.colluders + 2", TRUE,
-        lambda k: refused(k, {"booked": None}, roster=ROSTER[:2], honest=1),
+        lambda k: refused(k, {"booked": None}, roster=ROSTER[:2], weights=(1.0, 1.0), honest=1),
     ),
     "exact sums": (
         "lambda: bool(sheet.law) or terms.exact", TRUE, lambda k: refused(k, **UNAGREED),
     ),
     "law": (
         "lambda: sheet.law in NORMS and (booked or (sheet.law,))[0] == sheet.law", TRUE,
-        lambda k: refused(k, {"booked": ("gaussian", 1e9)}, law="laplace"),
+        lambda k: refused(k, {"booked": ("gaussian", 1e9)}, law="laplace", norm=1),
     ),
     "some noise": (
         "lambda: all(type(r.units) is int and r.units > 0 for r in rounds)", TRUE,
@@ -218,22 +221,20 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
         "lambda: 1 <= sheet.honest <= parties - terms.colluders", TRUE,
         lambda k: refused(k, honest=4),
     ),
-    "batches": (
-        "lambda: turns and (sheet.batches == 1 or sheet.row_function == DUAL)", TRUE,
-        lambda k: refused(k, batches=3),
+    "weights": (
+        "lambda: len(weights) == parties and all(0 < w < math.inf for w in weights)", TRUE,
+        lambda k: refused(k, weights=(-1.0, *SHEET.weights[1:])),
     ),
-    "a bound of rows": (
-        "lambda: all(0 < r.most < math.inf for r in rounds)", TRUE,
-        lambda k: refused(k, rounds=each_round(most=0.0)),
-    ),
-    "opposite rows": (
-        "lambda: all(r.moves * SLACK >= spread * r.most for r in rounds)", TRUE,
-        lambda k: refused(k, rounds=each_round(moves=BOUND)),
+    "norm of the law": (
+        "lambda: sheet.norm == NORMS.get(sheet.law, sheet.norm) and sheet.norm in (1, 2)", TRUE,
+        lambda k: refused(k, norm=1),
     ),
     "noise as booked": (
         "lambda: booked is None or sheet.cost() <= booked[1] * SLACK", TRUE,
         lambda k: refused(k, rounds=(*SHEET.rounds, ASKED))
-        and refused(k, rounds=each_round(units=ASKED.units - (1 << 20))),
+        and refused(k, rounds=each_round(units=ASKED.units - (1 << 20)))
+        and refused(k, weights=(*SHEET.weights[1:], 1.01))
+        and refused(k, row_function=FUNCTION | {"clip": 1.01 * BOUND}),
     ),
     "a round once": ("self._next <= t", "0 <= t", rows_answer_a_round_once),
     "a failed round": ("self._next = t + 1", "pass", a_failed_round_is_over),
@@ -301,15 +302,20 @@ SHEETS = st.fixed_dictionaries(
     {},
     optional={
         "honest": NUMBERS,
-        "batches": NUMBERS,
         "length": st.one_of(st.just(LENGTH), NUMBERS),
         "scale_bits": NUMBERS,
-        "row_function": st.sampled_from(["logistic", "dual", "second-moment", "x"]),
+        "row_function": st.one_of(
+            st.sampled_from([FUNCTION, {"kind": "dual"}, {"kind": "x"}, {}]),
+            st.builds(
+                lambda key, n: FUNCTION | {key: n}, st.sampled_from([*FUNCTION, "x"]), NUMBERS
+            ),
+        ),
+        "weights": st.lists(NUMBERS, max_size=5).map(tuple),
+        "norm": NUMBERS,
         "law": st.sampled_from(["gaussian", "laplace", "", "x"]),
         "roster": st.permutations(ROSTER).flatmap(
             lambda r: st.integers(0, 4).map(lambda n: tuple(r)[:n])
         ),
-        "coins": st.booleans(),
         "rounds": CHANGED_ROUNDS.map(lambda each: tuple(replace(ASKED, **c) for c in each)),
     },
 )
@@ -364,8 +370,7 @@ def test_a_hostile_verifier_gets_one_noisy_sum_a_round(
     assert not asked or party.log[0] == "spent"
     if left:
         assert sheet.law == "gaussian" and ("a", ROSTER[0][1]) in sheet.roster
-        if sheet.row_function != "dual":
-            assert apart(len(left), sheet) <= BOOKED * (1 + 1e-6)
+        assert apart(len(left), sheet) <= BOOKED * (1 + 1e-6)
 
 
 def test_the_hostile_verifier_asks_for_what_would_leave() -> None:

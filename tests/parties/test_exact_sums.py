@@ -13,7 +13,9 @@ from scipy.special import logit
 
 from parties.agent.manifest import describe_plan
 from parties.agent.vault import Vault
+from parties.kernel.sums import row_functions
 from parties.kernel.sums.integer_sums import Exact
+from parties.kernel.sums.row_function import SumFunction
 from parties.policy import Policy
 from protocols import objectives
 from protocols.aggregate.choice import choose
@@ -247,20 +249,28 @@ def test_every_sum_is_among_them() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Count(OneSum):
+class Positives(SumFunction):
     """A statistic of tomorrow: in how many rows each column is positive."""
 
-    kind: ClassVar[str] = "count"
-    released: ClassVar[str] = "counts of columns"
+    kind = "count"
 
     def length(self, features: int) -> int:
         return features
 
-    def norm_bound(self, query: str) -> float:
+    def most(self, query: str) -> float:
         return B
 
     def exact_sum(self, x: Any, y: Any, name: str) -> Exact:
         return Exact((x > 0).sum(axis=0, dtype=np.int64), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Count(OneSum):
+    """Its run."""
+
+    kind: ClassVar[str] = "count"
+    released: ClassVar[str] = "counts of columns"
+    row_function: ClassVar[SumFunction] = Positives()
 
     def to_dict(self) -> dict[str, Any]:
         return {"kind": self.kind}
@@ -268,6 +278,7 @@ class Count(OneSum):
 
 def test_a_statistic_of_tomorrow_needs_the_consent_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(objectives, "_KINDS", {**objectives._KINDS, "count": Count})
+    monkeypatch.setattr(row_functions, "KINDS", {**row_functions.KINDS, "count": Positives})
     one_sum(Count()).run()
     with pytest.raises(ProtocolError, match="exact_sums"):
         refusing(one_sum(Count()), VICTIM).run()

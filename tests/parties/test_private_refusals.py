@@ -17,7 +17,8 @@ from parties.agent.store import SessionStore
 from parties.data.schema import Label, NumericColumn, Schema
 from parties.data.shard import ClampCounts, Shard
 from parties.kernel.sums.integer_sums import Exact
-from parties.objectives import Contributor, open_contributor
+from parties.kernel.sums.row_function import Contributor
+from parties.objectives import open_contributor
 from parties.party import REFUSED, Party
 from parties.policy import Policy
 from parties.secure_aggregation import SecureAggregationParty

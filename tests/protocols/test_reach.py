@@ -22,7 +22,9 @@ TRUTH = np.array([*(0.0,) * (D - 1), -math.log(4)])
 
 
 def told(rows: int) -> Reach:
-    return reach("logistic", features=D, rows=rows, sigma=SIGMA, tau=SIGMA / TASK.kappa)
+    return reach(
+        "logistic", features=D, rows=rows, sigma=SIGMA, tau=SIGMA / TASK.row_function.kappa
+    )
 
 
 def tried(rows: int, q: float, rate: float, seed: int) -> Estimate | None:
@@ -32,7 +34,7 @@ def tried(rows: int, q: float, rate: float, seed: int) -> Estimate | None:
     def ask(point: Array, mu: float) -> Noisy:
         # Of many rows the sums are their means: information N v diag(q, ..., 1).
         information = rows * rate * (1 - rate) * np.diag([*(q,) * (D - 1), 1.0])
-        sigma, tau = SIGMA / mu, SIGMA / TASK.kappa / mu
+        sigma, tau = SIGMA / mu, SIGMA / TASK.row_function.kappa / mu
         e = np.triu(rng.normal(0, tau / math.sqrt(2), (D, D)), 1)
         noise = e + e.T + np.diag(rng.normal(0, tau, D))
         score = information @ (point - TRUTH) + rng.normal(0, sigma, D)

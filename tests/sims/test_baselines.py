@@ -83,7 +83,7 @@ def test_the_central_twin_is_the_federation() -> None:
     )
     v = np.zeros(5)
     for t in range(21):
-        v = v + party.contribution(t, v)
+        v = v + party.answer(t, v)
     twin = coordinate_baselines.train_dual(plan, x, y, 0.0, np.random.default_rng(5))
     np.testing.assert_allclose(twin, plan.theta(v), atol=1e-13)
 

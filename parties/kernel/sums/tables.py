@@ -1,4 +1,14 @@
-"""What a row adds to one table, by the kind of outcome: a label, classes, numeric targets.
+"""What a row adds to the tables that a model is judged by: a label, classes, numeric targets.
+
+Of a label. A score z = x w falls into one of `bins` bins of equal width around `centre`, the log-
+odds of the threshold of the confusion matrix, which is therefore an edge; the first and the last
+bin take all that is beyond. A row adds a one to the count of its bin and label. Of several classes
+it does so for each class against the rest, by the log-odds of the class's probability, and adds a
+one to the cell of its class and of the one that is called. Of numeric targets on [0, 1] it adds
+moments of target and prediction.
+
+Every row counts once, whatever its weight in training. A party of `sites` adds the same to a table
+of its own, too, which makes norm and diameter sqrt(2) times those of one table.
 
 Every table has `size` values, a bound `norm` on a row's part, Euclidean, and the `diameter` of all
 such parts. Counts of one, K of them, have norm sqrt(K); K values on [0, 1] have at most that.
@@ -12,29 +22,26 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from parties.kernel.sums.integer_sums import Exact, joined, log_sum, summed
+from parties.kernel.sums.integer_sums import Exact, joined, log_sum, row_scores, summed
+from parties.kernel.sums.links import CLASSES, MODELS, TARGETS, decoded, deviances, logits
+from parties.kernel.sums.row_function import LARGEST, Array, SumFunction, check_sizes
 from protocols.errors import ParameterError
-from protocols.models.model import TargetModel
-from protocols.models.registry import model_named, model_of
 
-if TYPE_CHECKING:
-    from protocols.models.classes import ClassModel
-
-Array = NDArray[np.float64]
 DECILES = 10
+BIGGEST = 1 << 14
+"""Of bins."""
 OF_TARGET = ("y", "yy", "p", "pp", "yp", "absolute")
 """Of every target, whatever the model."""
 
 
 def tallied(name: str) -> tuple[str, ...]:
     """What is summed of each target of a model."""
-    return (*OF_TARGET, *model_of(TargetModel, name).tallied)
+    return (*OF_TARGET, *(("deviance", "entropy") if name == "poisson" else ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +134,7 @@ class LabelTable(Table):
         counts = self.bins.counts(z, positive)
         if not self.exact:
             return Exact(counts, 0)
-        p = model_named(self.model).decode(z)
+        p = decoded(self.model, z)
         decile = np.minimum((p * DECILES).astype(np.intp), DECILES - 1)
         tables = [
             np.bincount(decile, weights=values, minlength=DECILES)
@@ -170,17 +177,16 @@ class ClassTable(Table):
             raise ParameterError(
                 f"the model has {self.outputs} classes, labels have shape {y.shape[1:]}"
             )
-        model = cast("ClassModel", model_named(self.model))
-        logits = model.logits(scores)
-        odds, code = log_odds(logits), model.code_of(y)
+        log_p, code = logits(self.model, scores), np.argmax(y, axis=1)
+        odds = log_odds(log_p)
         counts = [self.bins.counts(odds[:, k], code == k) for k in range(self.outputs)]
-        called = self.outputs * code + model.called(scores)
+        called = self.outputs * code + np.argmax(scores, axis=1)
         found = Exact(np.concatenate([*counts, np.bincount(called, minlength=self.outputs**2)]), 0)
         if not self.exact:
             return found
-        own = np.take_along_axis(logits, code[:, None], axis=1)[:, 0]
-        loss = (logsumexp(logits, axis=1) - own).sum()
-        brier = ((model.decode(scores) - y) ** 2).sum()
+        own = np.take_along_axis(log_p, code[:, None], axis=1)[:, 0]
+        loss = (logsumexp(log_p, axis=1) - own).sum()
+        brier = ((decoded(self.model, scores) - y) ** 2).sum()
         return joined(found, Exact.of(np.array([loss, brier])))
 
 
@@ -210,7 +216,7 @@ class TargetTable(Table):
         """|y - p| is at most 1 + top, p^2 top^2."""
         if not self.exact:
             return math.sqrt(self.size)
-        ends = model_named(self.model).decode(np.array([self.largest, -self.largest]))
+        ends = decoded(self.model, np.array([self.largest, -self.largest]))
         top = float(np.max(np.abs(ends)))
         return math.sqrt(self.size) * max(1 + top, top**2)
 
@@ -221,11 +227,97 @@ class TargetTable(Table):
 
     def of_rows(self, scores: Array, y: Array) -> Exact:
         """See the class."""
-        p = model_named(self.model).decode(scores)
+        p = decoded(self.model, scores)
         if not self.exact:
             p = np.clip(p, 0.0, 1.0)
         products = np.stack([y, y * y, p, p * p, y * p, np.abs(y - p)])
-        own = model_of(TargetModel, self.model).tallies(y, p)
+        if self.model == "poisson":
+            products = np.concatenate([products, deviances(y, p)])
         # Shape (tallied, rows, outputs) to (rows, outputs tallied).
-        parts = np.concatenate([products, own]).transpose(1, 2, 0).reshape(len(y), -1)
+        parts = products.transpose(1, 2, 0).reshape(len(y), -1)
         return summed(lambda rows: parts[rows], len(parts), self.size, Fraction(self.norm))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Judged(SumFunction):
+    """The table of all rows, then those of the sites.
+
+    model: its name; weights: for scaled rows, bias last, one tuple per output; bins: even; width:
+    of a bin [log-odds]; centre: log-odds of the threshold; exact: without privacy; row_norm: B, of
+    every row; sites: parties with a table of their own.
+
+    Raises:
+        ParameterError: a field is out of range.
+    """
+
+    kind = "evaluation"
+
+    model: str
+    weights: tuple[tuple[float, ...], ...]
+    bins: int
+    width: float
+    centre: float
+    exact: bool
+    row_norm: float
+    sites: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.model not in MODELS:
+            raise ParameterError(f"model={self.model!r} is not one of {', '.join(MODELS)}")
+        lengths = {len(row) for row in self.weights}
+        if len(lengths) != 1 or not np.abs(self.weights).max(initial=0.0) <= LARGEST:
+            raise ParameterError(
+                f"weights of the model are no rows of the same length, or not within {LARGEST:g}"
+            )
+        outputs, several = len(self.weights), self.model in CLASSES
+        if self.model not in TARGETS and (outputs < 3 if several else outputs != 1):
+            due = "several classes have three or more" if several else "a label has one"
+            raise ParameterError(f"weights has {outputs} outputs, {due}")
+        if not 2 <= self.bins <= BIGGEST or self.bins % 2:
+            raise ParameterError(f"bins={self.bins} is no even number from 2 to {BIGGEST}")
+        check_sizes(width=self.width, row_norm=self.row_norm)
+        if not abs(self.centre) <= LARGEST:
+            raise ParameterError(f"centre={self.centre} is not within {LARGEST:g}")
+        if len(set(self.sites)) != len(self.sites):
+            raise ParameterError("sites: a party is named twice")
+
+    @property
+    def table(self) -> Table:
+        """One of them."""
+        kinds = {**dict.fromkeys(TARGETS, TargetTable), **dict.fromkeys(CLASSES, ClassTable)}
+        return kinds.get(self.model, LabelTable)(
+            model=self.model,
+            outputs=len(self.weights),
+            bins=Bins(self.bins, self.width, self.centre),
+            exact=self.exact,
+            largest=float(self._most.max()),
+        )
+
+    def length(self, features: int) -> int:
+        """Of all tables."""
+        if len(self.weights[0]) != features:
+            raise ParameterError(
+                f"weights has {len(self.weights[0])} entries for {features} features, bias included"
+            )
+        return self.table.size * (1 + len(self.sites))
+
+    def most(self, query: str) -> float:
+        """Of one table or of two."""
+        return self.table.norm * math.sqrt(2 if self.sites else 1)
+
+    def moves(self, query: str) -> float:
+        """Likewise."""
+        return self.table.diameter * math.sqrt(2 if self.sites else 1)
+
+    def exact_sum(self, x: Array, y: Array, name: str) -> Exact:
+        """The tables, of one party's rows."""
+        # Cut off at B |w|, which moves no row of norm B.
+        scores = np.clip(row_scores(x, np.array(self.weights).T), -self._most, self._most)
+        found = self.table.of_rows(scores, y)
+        own = [found if site == name else Exact(0 * found.units, 0) for site in self.sites]
+        return joined(found, *own)
+
+    @property
+    def _most(self) -> Array:
+        """B |w| of every output."""
+        return np.asarray(self.row_norm * np.linalg.norm(self.weights, axis=1))

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
 
+from parties.kernel.sums.gradients import CURVATURE
 from protocols.aggregate.choice import choose
 from protocols.aggregate.parameters import AggregateParameters
 from protocols.aggregate.security import NOISE_STD, TAIL
@@ -19,7 +20,7 @@ from protocols.errors import ParameterError
 from protocols.gradients import GradientPlan
 from protocols.models.model import Model
 from protocols.models.registry import model_named
-from protocols.objectives import CURVATURE, DualObjective, Objective, RowObjective
+from protocols.objectives import DualObjective, Objective, RowObjective
 from protocols.plan import PrivacyPlan
 from protocols.privacy.calibrate.figures import Draft, PublicFigures, Wanted
 from protocols.privacy.calibrate.rows import choose_rows, usual_rule

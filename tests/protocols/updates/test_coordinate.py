@@ -67,7 +67,7 @@ def owners(
 def train(plan: DualPlan, parties: list[DualParty], d: int) -> Array:
     v = np.zeros(d)
     for t in range(plan.rounds):
-        v = v + np.sum([p.contribution(t, v) for p in parties], axis=0)
+        v = v + np.sum([p.answer(t, v) for p in parties], axis=0)
     return plan.theta(v)
 
 
@@ -195,7 +195,7 @@ def test_rounds_without_the_row_show_nothing_of_it() -> None:
     rng, differing = np.random.default_rng(5), []
     for t in range(18):
         v = rng.normal(size=5)
-        one, two = (w.contribution(t, v) for w in worlds)
+        one, two = (w.answer(t, v) for w in worlds)
         if not np.array_equal(one, two):
             differing.append(t)
     assert differing == [2, 8, 14]  # row 25 is in batch 2 of 6
@@ -244,7 +244,7 @@ def test_noise_of_the_honest_has_the_promised_std(colluders: int) -> None:
             split=split,
             randomness=SeededRandomness(11, f"owner {k}"),
         )
-        total += [party.contribution(t, np.zeros(d)) for t in range(rounds)]
+        total += [party.answer(t, np.zeros(d)) for t in range(rounds)]
     assert abs(total.std() / sigma - 1) < 0.05
     assert abs(np.corrcoef(total[:-1].ravel(), total[1:].ravel())[0, 1]) < 0.07
 
@@ -254,7 +254,7 @@ def test_answers_lie_on_the_grid() -> None:
     plan = plan_for("ridge", batches=2, rounds=2, clip=0.1)
     split = NoiseSplit(parties=1, colluders=0)
     party = owners(plan, x, y, [np.arange(60)], sigma=0.9)[0]
-    units = party.contribution(0, np.zeros(5)) / split.grid(0.9).unit
+    units = party.answer(0, np.zeros(5)) / split.grid(0.9).unit
     np.testing.assert_array_equal(units, np.rint(units))
 
 
@@ -263,7 +263,7 @@ def test_secret_batches_have_the_stated_rate() -> None:
     n, batches, rounds = 400, 5, 50
     plan = plan_for("ridge", rows=n, batches=batches, rounds=rounds, schedule="poisson", lam=1e-3)
     party = owners(plan, np.eye(n), np.full(n, 1e6), [np.arange(n)])[0]
-    moved = np.array([party.contribution(t, np.zeros(n)) != 0 for t in range(rounds)])
+    moved = np.array([party.answer(t, np.zeros(n)) != 0 for t in range(rounds)])
     spread = math.sqrt(0.2 * 0.8 / (n * rounds))
     assert abs(moved.mean() - 0.2) < 5 * spread
     assert len({row.tobytes() for row in moved}) == rounds
@@ -277,13 +277,13 @@ def test_one_answer_per_round_in_order() -> None:
     x, y = problem("ridge")
     plan = plan_for("ridge", rounds=2)
     party = owners(plan, x, y, [np.arange(60)])[0]
-    party.contribution(0, np.zeros(5))
+    party.answer(0, np.zeros(5))
     for t in (0, 2):
         with pytest.raises(ProtocolError, match="not the next, 1 of 2"):
-            party.contribution(t, np.zeros(5))
-    party.contribution(1, np.zeros(5))
+            party.answer(t, np.zeros(5))
+    party.answer(1, np.zeros(5))
     with pytest.raises(ProtocolError):
-        party.contribution(2, np.zeros(5))
+        party.answer(2, np.zeros(5))
 
 
 @pytest.mark.parametrize("v", [np.zeros(4), np.full(5, np.nan), np.zeros((5, 1))])
@@ -291,7 +291,7 @@ def test_a_strange_v_is_refused(v: Array) -> None:
     x, y = problem("ridge")
     party = owners(plan_for("ridge"), x, y, [np.arange(60)])[0]
     with pytest.raises(ProtocolError, match="5 finite numbers"):
-        party.contribution(0, v)
+        party.answer(0, v)
 
 
 def test_bad_rows_and_labels_are_refused() -> None:
