@@ -13,13 +13,14 @@ import pytest
 from scipy import stats
 
 from parties.data.shard import ClampCounts, Shard
+from parties.kernel.sums.dual import DualSteps
+from parties.kernel.sums.row_function import Own
 from parties.objectives import open_contributor
 from parties.recompute import recompute
-from protocols import arithmetic, gradients, objectives
+from protocols import arithmetic, gradients
 from protocols.errors import ParameterError, PolicyError, PrivacyError
 from protocols.gradients import GradientPlan
 from protocols.lffr import LffrPlan
-from protocols.objectives import DualObjective
 from protocols.privacy.accounting import GaussianEvent
 from protocols.privacy.calibrate import sums, whitened
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
@@ -97,12 +98,12 @@ def test_every_accepted_combination_is_examined() -> None:
 
 def test_an_l2_clip_under_laplace_noise_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Owners that clip a step in L2 while the certificate counts it in L1."""
-    make = DualObjective.plan
+    of = DualSteps.of
 
-    def in_l2(self: DualObjective, *, rows: int, rounds: int, norm: int = 2) -> Any:
-        return make(self, rows=rows, rounds=rounds, norm=2)
+    def in_l2(self: DualSteps, rows: Any, own: Own) -> Any:
+        return of(self, rows, replace(own, norm=2))
 
-    monkeypatch.setattr(objectives.DualObjective, "plan", in_l2)
+    monkeypatch.setattr(DualSteps, "of", in_l2)
     found = examined(LAPLACE)
     assert not found.holds
     assert found.accounted > 1.9 * found.claimed  # sqrt(6) times, less delta
