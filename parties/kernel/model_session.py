@@ -397,8 +397,13 @@ class ModelSession:
             if sheet.gamma:
                 y = logit(sheet.gamma * y + (1 - sheet.gamma) / 2)
             y = (y / sheet.unit).reshape(-1, *sheet.columns.shape[1:])
-            long = row_norms(x) > sheet.bound * SLACK
-            if long.any() or not (np.abs(y) <= SLACK).all() or not (shard.weight <= 1).all():
+            # Written so that what is not a number is refused.
+            fits = [
+                row_norms(x) <= sheet.bound * SLACK,
+                (y >= (0 if sheet.law else -SLACK)) & (y <= SLACK),
+                (shard.weight >= 0) & (shard.weight <= 1),
+            ]
+            if not all(each.all() for each in fits):
                 raise PolicyError(f"a row is beyond bound={sheet.bound}, or counts more than once")
             self._encoded = x, y, shard
         return self._encoded
@@ -496,6 +501,7 @@ def check(sheet: ModelSheet, name: str, key: str, rows: Any, terms: Terms) -> No
             ("honest: too many", lambda: 1 <= sheet.honest <= parties - terms.colluders),
             ("what no certificate knows", lambda: (sheet.batches, sheet.lost) == (1, 0)),
             ("offsets", lambda: "offset" not in sheet.terms),
+            ("targets", lambda: (sheet.gamma, sheet.unit) == (0, 1)),
         ]
     if sheet.law and booked is not None:
         floors += [

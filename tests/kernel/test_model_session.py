@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from parties.kernel import columns, model_session
 from parties.kernel.columns import Columns
-from parties.kernel.model_session import ModelSession
+from parties.kernel.model_session import Alone, ModelSession
 from parties.kernel.pads import Pads
 from parties.kernel.private import Private, Terms
 from parties.kernel.sheet import ModelSheet
@@ -35,6 +35,8 @@ from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
 from protocols.ckks.periodic import PeriodicLayout
 from protocols.errors import CohortError, MessageError, ParameterError, PolicyError
 from protocols.privacy.randomness import SeededRandomness
+from tests import sessions
+from tests.helpers import half_of, log2_error
 from tests.joint import JointKeys, run_ceremony
 
 N, ROUNDS, BOUND, COLLUDERS = 512, 4, 1.0, 1
@@ -342,11 +344,18 @@ def the_missing_are_as_agreed(kernel: Any) -> bool:
 
 
 def rows_are_as_the_sheet_says(kernel: Any) -> bool:
-    twice, large = np.ones(ROWS), Y.copy()
-    twice[3], large[5] = 1.5, 2.0
-    odd = X.copy()
-    odd[7] *= 1.02
-    shards = [shard_of(odd), shard_of(y=large), shard_of(weight=twice)]
+
+    def changed(values: Any, by: float) -> Any:
+        found = values.copy()
+        found[7] = by * np.ones_like(found[7])
+        return found
+
+    once = np.ones(ROWS)
+    shards = [
+        *(shard_of(changed(X, by)) for by in (1.0, -3.0, math.nan)),
+        *(shard_of(y=changed(Y, by)) for by in (2.0, -0.5, math.nan)),
+        *(shard_of(weight=changed(once, by)) for by in (1.5, -1.0, math.nan)),
+    ]
     parties = [Watched(kernel=kernel, shard=shard).begin() for shard in shards]
     return all(fails(Exception, lambda p=p: p.round(1)) and not labels(p) for p in parties)  # type: ignore[misc]
 
@@ -481,7 +490,7 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
     ),
     "a finite link": (
         "lambda: all(map(math.isfinite, (*sheet.link, sheet.gamma, sheet.unit)))", TRUE,
-        lambda k: refused(k, gamma=math.nan),
+        lambda k: refused(k, {"exact": True}, law="", gamma=math.nan),
     ),
     "scales": (
         "lambda: all(0 < s < math.inf for s in (sheet.scale, sheet.radius, sheet.bound))", TRUE,
@@ -547,12 +556,13 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
     ),
     "who can be missing": ("not {*missing} <= others or", "", the_missing_are_as_agreed),
     "how many can": (" or len({*missing}) > sheet.lost", "", the_missing_are_as_agreed),
-    "bound of rows": ("long.any() or", "", rows_are_as_the_sheet_says),
-    "range of targets": (
-        "not (np.abs(y) <= SLACK).all() or", "", rows_are_as_the_sheet_says,
-    ),
-    "range of weights": (
-        " or not (shard.weight <= 1).all()", "", rows_are_as_the_sheet_says,
+    "bound of rows": ("row_norms(x) <= sheet.bound * SLACK,", "", rows_are_as_the_sheet_says),
+    "least target": ("(y >= (0 if sheet.law else -SLACK)) & ", "", rows_are_as_the_sheet_says),
+    "largest target": (" & (y <= SLACK),", ",", rows_are_as_the_sheet_says),
+    "least weight": ("(shard.weight >= 0) & ", "", rows_are_as_the_sheet_says),
+    "largest weight": (" & (shard.weight <= 1),", ",", rows_are_as_the_sheet_says),
+    "targets as they are": (
+        "lambda: (sheet.gamma, sheet.unit) == (0, 1)", TRUE, lambda k: refused(k, unit=-1.0),
     ),
     "all evaluation keys": ("if self._loaded is None:", "if False:", keys_are_complete),
     "keys once": ("or count > due:", "or False:", keys_come_once),
@@ -816,3 +826,20 @@ def test_the_hostile_verifier_asks_for_what_would_leave() -> None:
     for t in range(ROUNDS):
         party.round(t)
     assert labels(party) == [f"gradient/{t}" for t in range(ROUNDS)]
+
+
+class Apart(Alone):
+    """What a party has when nobody shares anything with it."""
+
+    def leave(self) -> None:
+        pass
+
+
+def test_a_run_whose_parties_share_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has evaluation keys, points and encryptions of zero of its own."""
+    monkeypatch.setattr("parties.encrypted_model.Shared", Apart)
+    run = sessions.model_session(update="nag", rounds=3)
+    weights = run.run().weights
+    halves = [half_of(party).session for party in run.parties.values()]
+    assert len({id(half._shared) for half in halves}) == 3
+    assert log2_error(weights, run.twin()) < -17
