@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-import numpy as np
-
 from protocols import lffr_slots
 from protocols.approximation import Polynomial
 from protocols.ckks.lffr_circuit import LffrUnits, cubic
@@ -94,12 +92,6 @@ class LffrModelPlan(ModelPlan):
     def slope(self, z: Array, targets: Array) -> Array:
         """Of the squared error, in the score."""
         return slope_of_loss(self.link, z, targets)
-
-    def known_slopes(self, t: int, offset: Array, targets: Array) -> Array:
-        """All of it where weights are zero, and nothing later."""
-        _ = offset  # the plan takes none
-        zero = np.zeros_like(targets)
-        return zero if t else self.slope(zero, targets)
 
     def row_bound(self, norm_bound: float) -> float:
         """Of x g^T."""

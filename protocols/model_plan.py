@@ -199,14 +199,6 @@ class ModelPlan(RowsPlan):
         """As `RowsPlan`; in the unit of encoded targets."""
         return RowsPlan.decode(self, weights) * self.target_unit
 
-    def known_slopes(self, t: int, offset: Array, targets: Array) -> Array:
-        """What of the slopes owners add in the clear; at t = 0, where no point comes, all of it.
-
-        offset: shape (rows,); targets: encoded.
-        """
-        start = self.link(np.zeros(1) if t else offset)
-        return start.reshape(-1, *(1,) * (targets.ndim - 1)) - targets
-
     def training_facts(self) -> Iterator[Fact]:
         """Batches as well."""
         yield from RowsPlan.training_facts(self)

@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 STATE, SESSIONS, CONSENT = "session.sealed", "sessions.json", "consent.jsonl"
 
 
-VERSION = 6
+VERSION = 7
 LABEL = "session state"
 KEY_LABEL = "key share"
 BLOB_LABEL = "session blob"

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import argparse
 
-from tests.holders.holders import KINDS, RUNS, Holders, holders_of
+from sims.trusted import Source
+from tests.holders.holders import KINDS, ROOT, RUNS, Holders, holders_of
 
 KERNEL, READER = "parties.kernel", "parties.data"
 
 
 def outside(found: Holders) -> set[str]:
-    """Modules that hold something, and are neither kernel nor reader."""
-    held = {module for kind in KINDS for module in found.modules(kind)}
-    return {module for module in held if not module.startswith((KERNEL, READER))}
+    """Modules that hold something, and are neither reader nor kernel, with all that its files load.
+
+    As `cohort party trusted` lists it.
+    """
+    known, held = Source(ROOT), {module for kind in KINDS for module in found.modules(kind)}
+    kernel = {*known.loaded(known.below(KERNEL))}
+    return {module for module in held - kernel if not module.startswith(READER)}
 
 
 def main() -> None:

@@ -12,8 +12,7 @@ from tests.holders.holders import KINDS, holders_of, rare
 
 KNOWN = {
     "encrypted model": {
-        "parties.encrypted_rows", "parties.party", "protocols.ckks.sampling",
-        "protocols.ckks.transform", "protocols.decrypt", "protocols.keygen",
+        "parties.encrypted_rows", "parties.party", "protocols.decrypt", "protocols.keygen",
     },
     "sums": {
         "parties.party",

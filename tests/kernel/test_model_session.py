@@ -27,6 +27,7 @@ from parties.kernel.model_session import Alone, ModelSession
 from parties.kernel.pads import Pads
 from parties.kernel.private import Private, Terms
 from parties.kernel.sheet import ModelSheet
+from protocols import minibatch
 from protocols.ckks import projection
 from protocols.ckks import residues as rns
 from protocols.ckks.context import CONJUGATION
@@ -826,6 +827,21 @@ def test_the_hostile_verifier_asks_for_what_would_leave() -> None:
     for t in range(ROUNDS):
         party.round(t)
     assert labels(party) == [f"gradient/{t}" for t in range(ROUNDS)]
+
+
+@pytest.mark.parametrize("batches", [1, 2, 5, 100])
+def test_rows_are_taken_as_planned(batches: int) -> None:
+    """One in K, by the coins that the twin of a seeded run has."""
+    sheet = replace(SHEET, law="", batches=batches)
+    party, source = Watched(sheet, exact=True), SeededRandomness(1)
+    taken = minibatch.size(ROWS, batches, COLUMNS.block_size)
+    for t in range(1, 4):
+        found = party.session._counts(t)
+        if taken == ROWS:
+            assert found is None
+        else:
+            assert (found == minibatch.weights(t, ROWS, taken, source)).all()
+    assert party.session._counts(0) is None
 
 
 class Apart(Alone):
