@@ -19,7 +19,7 @@ export FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check bench docs flower-wheel setup setup-dev clean distclean
+.PHONY: help demo test check bench docs flower-wheel wheels setup setup-dev clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +47,11 @@ docs: setup-dev ## write the documentation site to build/site; a broken link fai
 flower-wheel: ## build the wheel of the secure sums for Flower apps alone: pure Python, in dist/
 	@$(if $(PYTHON),,echo "No Python found. First install one (3.10 or newer)" >&2; exit 2)
 	@$(PYTHON) scripts/flower_wheel.py
+
+wheels: setup ## build the whole package's wheel, which needs that of the secure sums, and that one
+	rm -f dist/ciphercohort-*.whl
+	$(BIN)/python -m pip wheel -q --disable-pip-version-check --no-deps -w dist .
+	@$(PYTHON) scripts/flower_wheel.py dist dist/ciphercohort-*.whl
 
 setup: ## make .venv with what running needs
 	@$(if $(PYTHON),,echo "No Python found. First install one (3.8 or newer), such as with: sudo apt-get install python3" >&2; exit 2)

@@ -1,12 +1,17 @@
 #!/usr/bin/env python3
 """Build dist/ciphercohort_flower-VERSION-py3-none-any.whl: secure sums for Flower apps alone.
 
-    python3 scripts/flower_wheel.py [FOLDER]
+    python3 scripts/flower_wheel.py [FOLDER [WHEEL]]
+
+WHEEL: of the whole package, as `pip wheel` makes it, which is written anew without these modules:
+it then needs the small wheel, of the same version.
 
 It holds `ciphercohort.flower` and what that imports of this repository: pure Python that runs
 wherever Flower does (3.10 to 3.13; Linux, macOS, Windows). It needs NumPy, cryptography and
 Flower; private sums also SciPy and dp-accounting, the extra `privacy`.
-Modules that it shares with the package `ciphercohort` are the same files: install one of the two.
+`pip install .` in a clone installs all modules, these among them, so that it needs no index with
+the small wheel: beside it the small one is not needed. (A dependency by a path of the clone breaks
+editable installations, whose modules the small wheel's would hide, and a wheel that is moved.)
 
 Standard library only. The bytes follow from the sources alone.
 """
@@ -119,7 +124,36 @@ def build(folder: Path) -> Path:
     files[f"{info}/WHEEL"] = wheel.encode()
     files[f"{info}/RECORD"] = record(files, f"{info}/RECORD").encode()
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"ciphercohort_flower-{version}-{TAG}.whl"
+    return write(folder / f"ciphercohort_flower-{version}-{TAG}.whl", files)
+
+
+def without(large: Path, small: Path) -> Path:
+    """Take the small wheel's modules out of the large one, which needs it from then on.
+
+    Raises:
+        SystemExit: they are of different sources, or it needs it already.
+    """
+    with zipfile.ZipFile(small) as archive:
+        shared = {n: archive.read(n) for n in archive.namelist() if ".dist-info/" not in n}
+    with zipfile.ZipFile(large) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    if any(files.pop(name, None) != data for name, data in shared.items()):
+        raise SystemExit(
+            f"{large} has not the modules of {small}: build both from the same sources"
+        )
+    (listed,) = (name for name in files if name.endswith(".dist-info/RECORD"))
+    described = listed.replace("RECORD", "METADATA")
+    before, first, after = files[described].partition(b"Requires-Dist: ")
+    version = small.name.split("-")[1]
+    need = f"Requires-Dist: ciphercohort-flower=={version}\n"
+    files[described] = before + need.encode() + first + after
+    del files[listed]
+    files[listed] = record(files, listed).encode()
+    return write(large, files)
+
+
+def write(path: Path, files: Dict[str, bytes]) -> Path:
+    """A wheel of these files."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in files.items():
             entry = zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0))
@@ -138,4 +172,7 @@ def record(files: Dict[str, bytes], own: str) -> str:
 
 
 if __name__ == "__main__":
-    print(build(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "dist"))
+    made = build(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "dist")
+    print(made)
+    if len(sys.argv) > 2:
+        print(without(Path(sys.argv[2]), made))

@@ -14,6 +14,11 @@ import pytest
 
 from tests.flower.environment import ROOT, quiet
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 SCRIPT = ROOT / "scripts" / "flower_wheel.py"
 ALLOWED = {"numpy", "cryptography", "flwr"}
 # A round of three clients, where libraries of REFUSED cannot be imported.
@@ -100,3 +105,52 @@ def test_a_round_runs_from_the_wheel_alone(wheel: Path, tmp_path: Path, privacy:
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert "mean" in done.stdout
+
+
+def whole(folder: Path) -> Path:
+    """A wheel of all packages, as the build backend makes it."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    packages = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    path = folder / "ciphercohort-0-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for file in (file for package in packages for file in (ROOT / package).rglob("*")):
+            if file.is_file() and "__pycache__" not in file.parts:
+                archive.write(file, file.relative_to(ROOT).as_posix())
+        described = (
+            "Metadata-Version: 2.4\nName: ciphercohort\nRequires-Dist: numpy>=2.0,<3\n\nText\n"
+        )
+        archive.writestr("ciphercohort-0.dist-info/METADATA", described)
+        archive.writestr("ciphercohort-0.dist-info/RECORD", "")
+    return path
+
+
+def test_the_whole_package_needs_the_small_wheel_in_place_of_a_second_copy(
+    wheel: Path, tmp_path: Path
+) -> None:
+    without: Any = runpy.run_path(str(SCRIPT))["without"]
+    large = whole(tmp_path)
+    everything = set(zipfile.ZipFile(large).namelist())
+    without(large, wheel)
+    with zipfile.ZipFile(large) as rest, zipfile.ZipFile(wheel) as small:
+        names, own = set(rest.namelist()), {n for n in small.namelist() if ".dist-info/" not in n}
+        assert names | own == everything and not names & own
+        described = rest.read("ciphercohort-0.dist-info/METADATA").decode().splitlines()
+        version = wheel.name.split("-")[1]
+        need = f"Requires-Dist: ciphercohort-flower=={version}"
+        assert described[2:4] == [need, "Requires-Dist: numpy"]
+        listed = rest.read("ciphercohort-0.dist-info/RECORD").decode().splitlines()
+        assert {line.split(",")[0] for line in listed} == names
+        rest.extractall(tmp_path / "alone")
+        rest.extractall(tmp_path / "both")
+        small.extractall(tmp_path / "both")
+    for folder, loads in (("both", True), ("alone", False)):
+        done = subprocess.run(
+            [sys.executable, "-c", "import sims.cli, ciphercohort.flower as f; print(f.__file__)"],
+            cwd=tmp_path,
+            env={**quiet(), "PYTHONPATH": str(tmp_path / folder)},
+            capture_output=True,
+            text=True,
+        )
+        assert (str(tmp_path / folder) in done.stdout) == loads, done.stderr
+    with pytest.raises(SystemExit, match="has not the modules"):
+        without(large, wheel)
