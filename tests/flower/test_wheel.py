@@ -116,9 +116,7 @@ def whole(folder: Path) -> Path:
         for file in (file for package in packages for file in (ROOT / package).rglob("*")):
             if file.is_file() and "__pycache__" not in file.parts:
                 archive.write(file, file.relative_to(ROOT).as_posix())
-        described = (
-            "Metadata-Version: 2.4\nName: ciphercohort\nRequires-Dist: numpy>=2.0,<3\n\nText\n"
-        )
+        described = "Metadata-Version: 2.4\nName: ciphercohort\nRequires-Dist: numpy\n\nText\n"
         archive.writestr("ciphercohort-0.dist-info/METADATA", described)
         archive.writestr("ciphercohort-0.dist-info/RECORD", "")
     return path
