@@ -37,6 +37,7 @@ T = TypeVar("T")
 Array = NDArray[np.float64]
 Seal = Callable[[bytes], bytes]
 SLACK = 1 + 1e-9  # of two machines' float64
+LEAST_UNITS = 1 << 16  # of a share's deviation: on a coarser grid it costs delta
 ROOM = 16.0
 """No slope of a link on its interval leaves [-ROOM, ROOM]."""
 
@@ -403,7 +404,7 @@ class ModelSession:
                 (y >= (0 if sheet.law else -SLACK)) & (y <= SLACK),
                 (shard.weight >= 0) & (shard.weight <= 1),
             ]
-            if not all(each.all() for each in fits):
+            if len(y) != len(x) or not all(each.all() for each in fits):
                 raise PolicyError(f"a row is beyond bound={sheet.bound}, or counts more than once")
             self._encoded = x, y, shard
         return self._encoded
@@ -497,7 +498,7 @@ def check(sheet: ModelSheet, name: str, key: str, rows: Any, terms: Terms) -> No
     if sheet.law:
         floors += [
             ("law", lambda: (booked or (sheet.law,))[0] == sheet.law == "gaussian"),
-            ("units: no noise", lambda: type(sheet.units) is int and sheet.units > 0),
+            ("units: no noise", lambda: type(sheet.units) is int and sheet.units >= LEAST_UNITS),
             ("honest: too many", lambda: 1 <= sheet.honest <= parties - terms.colluders),
             ("what no certificate knows", lambda: (sheet.batches, sheet.lost) == (1, 0)),
             ("offsets", lambda: "offset" not in sheet.terms),

@@ -361,6 +361,13 @@ def rows_are_as_the_sheet_says(kernel: Any) -> bool:
     return all(fails(Exception, lambda p=p: p.round(1)) and not labels(p) for p in parties)  # type: ignore[misc]
 
 
+def a_row_has_its_own_target(kernel: Any) -> bool:
+    """Where three rows are asked for three targets, no row has those of all."""
+    sheet = replace(SHEET, law="", rows=(3, 3, 3, 3), columns=replace(COLUMNS, num_outputs=3))
+    party = Watched(sheet, kernel, shard_of(X[:3], Y[:3]), exact=True).begin()
+    return fails(Exception, party.round)
+
+
 def keys_are_complete(kernel: Any) -> bool:
     party = made(kernel, keys=3)
     with suppress(Exception):
@@ -518,8 +525,9 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
         and refused(k, {"booked": ("laplace", 1e9)}) and refused(k, {"booked": None}, law="x"),
     ),
     "some noise": (
-        "lambda: type(sheet.units) is int and sheet.units > 0", TRUE,
-        lambda k: refused(k, {"booked": None}, units=0),
+        "lambda: type(sheet.units) is int and sheet.units >= LEAST_UNITS", TRUE,
+        lambda k: refused(k, {"booked": None}, units=0)
+        and refused(k, units=1 << 10, bits=SHEET.bits - 14),
     ),
     "shares of colluders": (
         "lambda: 1 <= sheet.honest <= parties - terms.colluders", TRUE,
@@ -558,6 +566,7 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
     "who can be missing": ("not {*missing} <= others or", "", the_missing_are_as_agreed),
     "how many can": (" or len({*missing}) > sheet.lost", "", the_missing_are_as_agreed),
     "bound of rows": ("row_norms(x) <= sheet.bound * SLACK,", "", rows_are_as_the_sheet_says),
+    "a target each": ("len(y) != len(x) or ", "", a_row_has_its_own_target),
     "least target": ("(y >= (0 if sheet.law else -SLACK)) & ", "", rows_are_as_the_sheet_says),
     "largest target": (" & (y <= SLACK),", ",", rows_are_as_the_sheet_says),
     "least weight": ("(shard.weight >= 0) & ", "", rows_are_as_the_sheet_says),
