@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from parties.data.schema import Schema, target_shape
 from parties.data.shard import Shard
-from parties.kernel.cover_share import CoverShare
-from parties.kernel.key_share import KeyShare
+from parties.kernel.key_session import KeySession
 from parties.party_protocol import PartyProtocol, Seal
+from parties.sheets import keys_sheet
 from protocols import commitments, second_moment
 from protocols.circuit_plan import CircuitPlan, Packed
 from protocols.ckks import residues as rns
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class EncryptedRowsParty(PartyProtocol):
-    """Holds the key share from `commit-keys` to `decrypt`: a `protocols.secret_half.CircuitHalf`.
+    """Plan and messages beside a session of the kernel: a `protocols.secret_half.CircuitHalf`.
 
     shard: encoded private rows; randomness: of the privacy noise; signing_key: this party's.
     """
@@ -55,8 +55,7 @@ class EncryptedRowsParty(PartyProtocol):
         check_outputs(plan, target_shape(shard.schema.label))
         self._shard, self._randomness, self._signing_key = shard, randomness, signing_key
         self.seed = b""
-        self.secret: Any = None
-        self.held: Any = None
+        self.secret = KeySession(keys_sheet(plan), name, shard, signing_key)
         self.public_b: Residues = rns.zeros(plan.ckks.num_towers, plan.ckks.ring_dim)
 
     @classmethod
@@ -76,7 +75,8 @@ class EncryptedRowsParty(PartyProtocol):
         """Make the key share; seed: the joint one."""
         self.seed, self.context = seed, public_context(self.plan.ckks, self.plan.session)
         self.rounds.begin(seed)
-        self._hold(KeyShare(self.context, seed, len(self.plan.members)))
+        self.secret.begin(seed, self.context)
+        self._open()
 
     def check_seal(self, plan: str, sealed: str | None) -> None:
         """Refuse the second moment of other rows; sealed: this party's seal under that plan.
@@ -98,25 +98,19 @@ class EncryptedRowsParty(PartyProtocol):
     @property
     def missing(self) -> tuple[str, ...]:
         """Who is covered for."""
-        found: tuple[str, ...] = self.held.missing if self.held else ()
-        return found
+        return self.secret.missing
 
     def stand_in(self, request: Body) -> Callable[[], None]:
         """See `protocols.cover`."""
-        if self.held is None:
-            raise PolicyError("the plan has no cover: nobody can be covered for")
-        take_back: Callable[[], None] = self.held.stand_in(request)
-        return take_back
+        return self.secret.stand_in(request)
 
     def erase(self) -> None:
         """Erase the key share, and those of others."""
-        for secret in (self.secret, self.held):
-            if secret is not None:
-                secret.erase()
+        self.secret.erase()
 
     def state(self, seal: Seal) -> Body:
         """Sealed secrets, what was published, and what is committed to; empty without a secret."""
-        share = self.secret.sealed(seal) if self.secret else Body()
+        share, cover = self.secret.state(seal)
         if not share.blobs:
             return Body()
         parts = {
@@ -126,8 +120,8 @@ class EncryptedRowsParty(PartyProtocol):
             "rows": self.rows.state(),
             "rounds": self.rounds.state(),
         }
-        if self.held:
-            parts["cover"] = self.held.state(seal)
+        if self.plan.cover is not None:
+            parts["cover"] = cover
         meta = {name: [len(part.blobs), dict(part.meta)] for name, part in parts.items()}
         return Body(meta, tuple(blob for part in parts.values() for blob in part.blobs))
 
@@ -140,21 +134,17 @@ class EncryptedRowsParty(PartyProtocol):
             name: Body(meta, tuple(islice(blobs, count)))
             for name, (count, meta) in state.meta.items()
         }
-        self.seed = parts["key_share"].blobs[0]
         self.context = public_context(self.plan.ckks, self.plan.session)
-        self._hold(KeyShare.unsealed(self.context, parts["key_share"], unseal))
+        cover = parts.get("cover", Body())
+        self.seed = self.secret.restore(self.context, parts["key_share"], cover, unseal)
+        self._open()
         self.keys.restore(parts["keys"])
         self.rows.restore(parts["rows"])
         self.rounds.restore(parts["rounds"], self.seed)
         total = np.frombuffer(parts["public_key"].blobs[0], np.uint64)
         self.public_b = total.reshape(self.public_b.shape)
-        if self.held:
-            self.held.restore(parts["cover"], unseal)
 
-    def _hold(self, secret: KeyShare) -> None:
+    def _open(self) -> None:
         plan, name, seed, key = self.plan, self.name, self.seed, self._signing_key
-        self.secret = secret
         self.keys = Opening(Terms.of(plan, commitments.KEYS, seed), name, key)
         self.rows = Opening(Terms.of(plan, commitments.ROWS, seed), name, key)
-        if plan.cover is not None:
-            self.held = CoverShare(plan.roster, plan.cover, name, seed, key, secret)

@@ -347,6 +347,7 @@ class Party:
     def _open_half(self, plan: RunPlan, rows: Shard) -> PartyProtocol:
         self._private.terms = Terms(
             exact=self._policy.exact_sums,
+            insecure=self._policy.allow_insecure,
             colluders=self._policy.min_colluders,
             booked=self._account.booked,
             spend=self._account.spend,

@@ -5,11 +5,14 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from parties.kernel.columns import Columns
-from parties.kernel.sheet import ModelSheet, SumsRound, SumsSheet
+from parties.kernel.sheet import KeysSheet, ModelSheet, SumsRound, SumsSheet
 from parties.kernel.sums.gradients import LOGISTIC, Gradients
 from parties.kernel.sums.row_function import RowFunction
 from parties.kernel.sums.row_functions import OwnCode
+from protocols.circuit_plan import CircuitPlan
 from protocols.errors import PolicyError
 from protocols.gradients import GradientPlan
 from protocols.model_plan import ModelPlan
@@ -69,6 +72,23 @@ def sums_sheet(plan: GradientPlan) -> SumsSheet:
         norm=plan.noise.norm,
         law=plan.mechanism if plan.noise_scales else "",
         honest=split.honest,
+    )
+
+
+def keys_sheet(plan: CircuitPlan) -> KeysSheet:
+    """Of the keys of a run under threshold CKKS; the same for every party."""
+    return KeysSheet(
+        session=plan.session,
+        roster=tuple((member.name, member.verify_key) for member in plan.members),
+        params=plan.ckks,
+        cover=plan.cover,
+        rotations=tuple(plan.rotations),
+        refreshes=tuple(len(plan.column_maps(k)) for k in range(len(plan.refreshes))),
+        shown=tuple(np.flatnonzero(plan.shown).tolist()),
+        coordinates=len(plan.shown),
+        shown_error=plan.shown_error_std(),
+        error=plan.model_error_std(),
+        decryptions=plan.decryptions,
     )
 
 

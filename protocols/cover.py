@@ -51,9 +51,7 @@ between `cover-deal` and `cover-hold`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Protocol
 
 from protocols import signed_messages, signed_values
 from protocols.circuit_plan import CircuitPlan
@@ -62,32 +60,8 @@ from protocols.messages import Ask, Body, Exchange, to_everyone
 from protocols.protocol import Request
 from protocols.sealed_shares import address, binding, others, signed_share
 from protocols.secret_half import CircuitHalf
-from protocols.signed_values import SignedValue
 
 KEYS, DEAL, HOLD = "cover-keys", "cover-deal", "cover-hold"
-
-
-class CoverHalf(Protocol):
-    """What these steps need of a party; see `parties.kernel.cover_share.CoverShare`."""
-
-    def key(self) -> SignedValue:
-        """This party's signed ephemeral key."""
-        ...
-
-    def deal(self, keys: Mapping[str, SignedValue]) -> tuple[bytes, ...]:
-        """Sealed shares of its secret for all others, in the plan's order; once."""
-        ...
-
-    def hold(self, sealed: Sequence[bytes]) -> None:
-        """Open and keep the others' shares, in the plan's order."""
-        ...
-
-    def stand_in(self, request: Body) -> Callable[[], None]:
-        """From now on this party's share of the secret covers for the missing ones.
-
-        What is returned takes it back.
-        """
-        ...
 
 
 # -- party half -----------------------------------------------------------------------------------
@@ -95,7 +69,7 @@ class CoverHalf(Protocol):
 
 def give_key(half: CircuitHalf, request: Request) -> Body:
     """Reply to `cover-keys`."""
-    return half.held.key().to_body()
+    return half.secret.cover_key().to_body()
 
 
 def deal(half: CircuitHalf, request: Request) -> Body:
@@ -104,7 +78,7 @@ def deal(half: CircuitHalf, request: Request) -> Body:
     Raises:
         MessageError: malformed keys. ProtocolError: a key is not signed by its party.
     """
-    return Body(blobs=half.held.deal(signed_messages.of_request(request.body)))
+    return Body(blobs=half.secret.deal(signed_messages.of_request(request.body)))
 
 
 def hold(half: CircuitHalf, request: Request) -> Body:
@@ -113,7 +87,7 @@ def hold(half: CircuitHalf, request: Request) -> Body:
     Raises:
         ProtocolError: a share is not as its dealer sealed it; names the culprit.
     """
-    half.held.hold(request.body.blobs)
+    half.secret.hold(request.body.blobs)
     return Body()
 
 

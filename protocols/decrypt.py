@@ -59,11 +59,11 @@ def release_error_std(plan: CircuitPlan) -> float:
 
 def share(half: CircuitHalf, request: Request) -> Body:
     """Reply to `decrypt`, or to the step that repeats it."""
-    return answer_decrypt(half.context, half.plan, half.secret, request.body, request.kind)
+    return answer_decrypt(half.context, half.secret, request.body, request.kind)
 
 
 def answer_decrypt(
-    context: CkksContext, plan: CircuitPlan, secret: SecretHalf, request: Body, label: str = STEP
+    context: CkksContext, secret: SecretHalf, request: Body, label: str = STEP
 ) -> Body:
     """Reply to `decrypt`; label: of the step, where it repeats another (see `cover`).
 
@@ -74,8 +74,7 @@ def answer_decrypt(
         raise MessageError("the step `decrypt` carries exactly one blob")
     low = context.primes[:DECRYPTION_TOWERS]
     c1 = rns.unpack(request.blobs[0], low, context.params.ring_dim)
-    share = secret.decryption_share(c1, label, flooding_of(plan))
-    return Body(blobs=(rns.pack(share, low),))
+    return Body(blobs=(rns.pack(secret.decryption_share(c1, label), low),))
 
 
 # -- coordinator half -----------------------------------------------------------------------------

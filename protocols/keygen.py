@@ -39,7 +39,7 @@ from protocols.errors import MessageError, ProtocolError
 from protocols.labels import PUBLIC_KEY, rotation_label
 from protocols.messages import Body, Exchange, to_everyone
 from protocols.protocol import Request
-from protocols.secret_half import CircuitHalf, SecretHalf
+from protocols.secret_half import CircuitHalf, KeysHalf
 from protocols.wire import RunningSums, residues_of
 
 RELINEARISE = "relinearise"
@@ -82,19 +82,19 @@ def relinearise(half: CircuitHalf, request: Request) -> Body:
     return answer_relinearise(half.context, half.secret, request.body)
 
 
-def answer_keys(context: CkksContext, secret: SecretHalf) -> Body:
+def answer_keys(context: CkksContext, secret: KeysHalf) -> Body:
     """What is committed to, then sent as reply to `keys`."""
     first = (rns.pack(half, context.key_primes) for half in secret.relinearisation_first())
     return Body(blobs=(rns.pack(secret.public_share(), context.primes), *first))
 
 
-def answer_rotations(context: CkksContext, secret: SecretHalf, indices: Sequence[int]) -> Body:
+def answer_rotations(context: CkksContext, secret: KeysHalf, indices: Sequence[int]) -> Body:
     """Reply to `rotations/k`."""
     shares = (secret.rotation_share(index) for index in indices)
     return Body(blobs=tuple(rns.pack(share, context.key_primes) for share in shares))
 
 
-def answer_relinearise(context: CkksContext, secret: SecretHalf, request: Body) -> Body:
+def answer_relinearise(context: CkksContext, secret: KeysHalf, request: Body) -> Body:
     """Reply to `relinearise`.
 
     Raises:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -14,17 +14,16 @@ from protocols.ckks.residues import Residues
 if TYPE_CHECKING:
     from protocols.circuit_plan import CircuitPlan
     from protocols.ckks.evaluation import CkksContext
-    from protocols.ckks.flooding import Flooding
     from protocols.commitments import Opening, Rounds
-    from protocols.cover import CoverHalf
+    from protocols.signed_values import SignedValue
 
 # c1, label and map of a ciphertext that is to be refreshed; both halves of a share of it.
 Asked = tuple[Residues, str, ColumnMap | None]
 Halves = tuple[Residues, Residues]
 
 
-class SecretHalf(Protocol):
-    """Operations with one party's secret s_p; shapes: `parties.kernel.key_share.KeyShare`."""
+class KeysHalf(Protocol):
+    """What the key ceremony asks of one party's secret s_p; shapes: `parties.kernel.key_share`."""
 
     def public_share(self) -> Residues:
         """b_p of the joint public key."""
@@ -42,6 +41,10 @@ class SecretHalf(Protocol):
         """b_p of one rotation key."""
         ...
 
+
+class SecretHalf(KeysHalf, Protocol):
+    """Operations with one party's secret s_p; see `parties.kernel.key_session.KeySession`."""
+
     def encrypt(self, public_key: Any, slots: NDArray[np.float64], label: str) -> Residues:
         """Both polynomials of a fresh ciphertext, one after the other."""
         ...
@@ -50,15 +53,27 @@ class SecretHalf(Protocol):
         """Shares of a collective refresh, through maps if there are any, once per label."""
         ...
 
-    def decryption_share(self, c1: Residues, label: str, flooding: Flooding) -> Residues:
+    def decryption_share(self, c1: Residues, label: str) -> Residues:
         """Flooded partial decryption, once per label."""
+        ...
+
+    def cover_key(self) -> SignedValue:
+        """This party's signed ephemeral key."""
+        ...
+
+    def deal(self, keys: Mapping[str, SignedValue]) -> tuple[bytes, ...]:
+        """Sealed shares of its secret for all others, in the plan's order; once."""
+        ...
+
+    def hold(self, sealed: Sequence[bytes]) -> None:
+        """Open and keep the others' shares, in the plan's order."""
         ...
 
 
 class CircuitHalf(Protocol):
     """One party of a run under threshold CKKS; see `parties.encrypted_rows.EncryptedRowsParty`.
 
-    seed: the joint one; secret, context, keys, rows, held (with cover alone): from `begin` on;
+    seed: the joint one; secret: its keys; context, keys, rows: from `begin` on;
     public_b: sum of the public key's shares so far.
     """
 
@@ -69,7 +84,6 @@ class CircuitHalf(Protocol):
     keys: Opening
     rows: Opening
     rounds: Rounds
-    held: CoverHalf
     public_b: Residues
 
     def begin(self, seed: bytes) -> None:

@@ -47,14 +47,20 @@ def product(left: Any, right: Any, primes: Any) -> NDArray[np.uint64]:
     return found.astype(np.uint64)
 
 
-def secret_rows(share: KeyShare) -> rns.Residues:
+def share_of(keys: Any) -> KeyShare:
+    """The key share of a session, or itself."""
+    share: KeyShare = getattr(keys, "_share", keys)
+    return share
+
+
+def secret_rows(keys: Any) -> rns.Residues:
     """Residues of s_p, shape (towers, n)."""
-    return share._residues().copy()
+    return share_of(keys)._residues().copy()
 
 
-def secret(share: KeyShare) -> Integers:
+def secret(keys: Any) -> Integers:
     """Coefficients of s_p."""
-    return coefficients(secret_rows(share)[0], share._context.primes[0])
+    return coefficients(secret_rows(keys)[0], keys.context.primes[0])
 
 
 def decrypted(context: CkksContext, ct: Any, key: Integers) -> Integers:

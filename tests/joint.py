@@ -22,6 +22,7 @@ from protocols.ckks import residues as rns
 from protocols.ckks.context import CONJUGATION
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.evaluator import Evaluator
+from protocols.ckks.flooding import Flooding
 from protocols.ckks.parameters import CkksParameters
 from protocols.commitments import Opening, Terms, View
 from protocols.encrypted_rows import circuit_of
@@ -57,6 +58,18 @@ class JointKeys:
         """INSECURE, for tests alone: answer the labels of an earlier case again."""
         for share in self.shares.values():
             share._ledger = SampleLedger()
+
+
+@dataclass(frozen=True)
+class Flooded:
+    """A key share that floods as a session does."""
+
+    share: KeyShare
+    flooding: Flooding
+
+    def decryption_share(self, c1: NDArray[np.uint64], label: str) -> NDArray[np.uint64]:
+        """See `KeySession`."""
+        return self.share.decryption_share(c1, label, self.flooding)
 
 
 @cache
@@ -164,7 +177,8 @@ def encrypted_weights(
             maps = plan.column_maps(int(index))
             return refresh.answer_refresh(context, keys.shares[name], maps, int(index), body)
         if kind == "decrypt":
-            return decrypt.answer_decrypt(context, plan, keys.shares[name], body)
+            flooded = Flooded(keys.shares[name], decrypt.flooding_of(plan))
+            return decrypt.answer_decrypt(context, flooded, body)
         k = plan.party_index(name)
         rows, targets = shards[k]
         packed = plan.pack(name, rows, targets, noises[k])

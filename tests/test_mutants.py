@@ -18,6 +18,7 @@ from parties.data.schema import Label, Schema
 from parties.kernel import private
 from parties.kernel import sums_session as sums_session_of_kernel
 from parties.kernel.key_share import KeyShare
+from parties.kernel.sheet import KeysSheet
 from parties.party import REFUSED, Party
 from parties.policy import Policy
 from protocols import decrypt
@@ -267,13 +268,13 @@ def flooding_off(patch: Patch) -> None:
 
 def flooding_for_ten_bits_less(patch: Patch) -> None:
     """2^15 for 2^20."""
-    true = decrypt.flooding_of
+    true = KeysSheet.flooding
 
-    def less(plan: Any) -> Flooding:
-        flooding = true(plan)
+    def less(sheet: KeysSheet) -> Flooding:
+        flooding = true(sheet)
         return replace(flooding, std=flooding.std / 2**5, rest=flooding.rest / 2**5)
 
-    patch.setattr(decrypt, "flooding_of", less)
+    patch.setattr(KeysSheet, "flooding", less)
 
 
 def consent_not_asked(patch: Patch) -> None:

@@ -30,11 +30,13 @@ class Account(Protocol):
 class Terms:
     """What an owner agreed to, for the sessions that are made of its rows.
 
-    exact: sums without noise; colluders: how many it fears; booked: law of the noise and
-    `SumsSheet.cost` that its account counts, None: all; spend: the run counts from here on.
+    exact: sums without noise; insecure: toy rings; colluders: how many it fears; booked: law of
+    the noise and `SumsSheet.cost` that its account counts, None: all; spend: the run counts from
+    here on.
     """
 
     exact: bool = True
+    insecure: bool = True
     colluders: int = 0
     booked: tuple[str, float] | None = None
     spend: Callable[[], None] = lambda: None
@@ -54,7 +56,7 @@ class Private:
 
     def __init__(self, account: Account) -> None:
         self._account = account
-        self.terms = Terms(exact=False, booked=("", 0.0), spend=account.spend)
+        self.terms = Terms(exact=False, insecure=False, booked=("", 0.0), spend=account.spend)
         self._inside = self._touched = False
 
     def keep(self, value: T) -> T:

@@ -88,7 +88,7 @@ def test_parties_that_are_lost_on_paper_are_named(
             total = rns.add(total, rns.unpack(blob, low, n), low)
         for name in set(stand_ins) - set(victims):
             factor = shamir.weights(names.index(name) + 1, [1, 3], primes)
-            held = rns.scale(halves[name].held._held[B], factor, primes)
+            held = rns.scale(halves[name].secret._cover._held[B], factor, primes)
             own = rns.add(exact.secret_rows(halves[name].secret), held, primes)
             total = rns.add(total, exact.product(c1, own[:2], low), low)
         found["read"] = [round(int(v) / CHOSEN) for v in exact.whole(total, low)]

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import argparse
 
-from sims.trusted import Source
+from sims.trusted import Trusted
 from tests.holders.holders import KINDS, ROOT, RUNS, Holders, holders_of
 
-KERNEL, READER = "parties.kernel", "parties.data"
+READER = "parties.data"
+KERNEL = {*Trusted.of(ROOT).kernel}
 
 
 def outside(found: Holders) -> set[str]:
-    """Modules that hold something, and are neither reader nor kernel, with all that its files load.
-
-    As `cohort party trusted` lists it.
-    """
-    known, held = Source(ROOT), {module for kind in KINDS for module in found.modules(kind)}
-    kernel = {*known.loaded(known.below(KERNEL))}
-    return {module for module in held - kernel if not module.startswith(READER)}
+    """Modules that hold something, and are neither reader nor kernel, with all that it loads."""
+    held = {module for kind in KINDS for module in found.modules(kind)}
+    return {module for module in held - KERNEL if not module.startswith(READER)}
 
 
 def main() -> None:

@@ -1,7 +1,4 @@
-"""Where rows, secrets and noise go today, beside kernel and reader: a list that only gets shorter.
-
-The other runs: `python -m tests.holders`.
-"""
+"""Where rows, secrets and noise go, beside kernel and reader: a list that only gets shorter."""
 
 from __future__ import annotations
 
@@ -10,14 +7,15 @@ import pytest
 from tests.holders.__main__ import outside
 from tests.holders.holders import KINDS, holders_of, rare
 
+PARTY = "parties.party"
+ROWS = {PARTY, "parties.encrypted_rows"}
 KNOWN = {
-    "encrypted model": {
-        "parties.encrypted_rows", "parties.party", "protocols.decrypt", "protocols.keygen",
-    },
-    "sums": {
-        "parties.party",
-    },
-}  # fmt: skip
+    "encrypted rows": {*ROWS, "protocols.rows"},
+    "encrypted model": {PARTY},
+    "Gram sums": {*ROWS, "protocols.gram", "protocols.gram_plan"},
+    "lffr": {*ROWS, "protocols.lffr"},
+    "sums": {PARTY},
+}
 
 
 @pytest.mark.parametrize("run", KNOWN)
@@ -27,7 +25,7 @@ def test_nothing_else_holds_rows_secrets_or_noise(run: str) -> None:
     # What it looks for is there to be found.
     held = {kind: found.modules(kind) for kind in KINDS}
     assert "parties.data.shard" in held["row"] and held["noise"] and held["secret's object"]
-    assert ("parties.kernel.key_share" in held["secret"]) == (run == "encrypted model")
+    assert ("parties.kernel.key_share" in held["secret"]) == (run != "sums")
 
 
 def test_constants_are_no_rows() -> None:

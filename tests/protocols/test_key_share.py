@@ -213,12 +213,12 @@ def test_an_erased_share_refuses() -> None:
             operation()
     session = small()
     session.run()
-    assert all(half_of(party).secret._secret is None for party in session.parties.values())
+    assert all(half_of(party).secret._share._secret is None for party in session.parties.values())
     other = small()
     run_until(other, "refresh/0")
     for party in other.parties.values():
         party.close()
-        assert half_of(party).secret._secret is None
+        assert half_of(party).secret._share._secret is None
 
 
 def test_no_message_holds_a_secret(caplog: pytest.LogCaptureFixture) -> None:

@@ -91,13 +91,13 @@ class Run:
                 self.secrets[name] = exact.secret(share)
             if share._ephemeral is not None and name not in self.ephemerals:
                 self.ephemerals[name] = share._ephemeral.astype(object)
-            if half.held is not None and half.held._held:
-                self.held[name] = dict(half.held._held)
+            if half.secret._cover is not None and half.secret._cover._held:
+                self.held[name] = dict(half.secret._cover._held)
 
 
 def share_of(half: Any) -> Any:
     """A party's secret, inside its session with the kernel or beside the plan."""
-    return half.secret if hasattr(half, "secret") else half.session._share
+    return exact.share_of(half.secret) if hasattr(half, "secret") else half.session._share
 
 
 def record(session: Session, losses: Fates | None = None, restarts: Fates | None = None) -> Run:
