@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -15,8 +15,8 @@ from parties.account import Account
 from parties.coins import Coins
 from parties.data.shard import Shard
 from parties.data.views import Views
-from parties.kernel.order import order_coins, shuffled
-from parties.kernel.private import HiddenError, Private, Terms
+from parties.kernel.order import order_coins
+from parties.kernel.private import HiddenError, Private, Terms, closed
 from parties.party_protocol import PartyProtocol, Seal, half_of
 from parties.policy import Policy
 from parties.recompute import recompute
@@ -92,7 +92,7 @@ class Party:
         views: Views | None = None,
     ) -> None:
         self.name = name
-        self._shard, self._views = shard, views
+        self._rows, self._views = closed(shard), views
         self._signing_key = signing_key
         self._coordinator_key = coordinator_key
         self._policy = policy
@@ -178,7 +178,7 @@ class Party:
 
     def fingerprint(self) -> str:
         """SHA-256 of the rows and their schema, hexadecimal."""
-        return self._shard.fingerprint()
+        return self._rows.fingerprint()
 
     def state(self, seal: Seal) -> Body:
         """Everything that the owner's files do not hold; seal: encrypts the key share.
@@ -286,15 +286,14 @@ class Party:
     # -- steps ------------------------------------------------------------------------------------
 
     def _enrol(self, request: Body) -> Body:
-        shard = self._shard
-        committed = agree.commitment(self._seed)
-        return agree.answer_enrol(shard.rows, shard.num_features, shard.schema.digest(), committed)
+        rows, committed = self._rows, agree.commitment(self._seed)
+        return agree.answer_enrol(rows.rows, rows.num_features, rows.schema.digest(), committed)
 
     def _agree(self, request: Body) -> Body:
         plan = plan_from_dict(_mapping(request.meta.get("plan")))
         member = plan.members[plan.party_index(self.name)]
         shard = self._rows_of(plan)
-        if member.rows != plan.rows_of(self._shard.rows) or plan.num_features != shard.num_features:
+        if member.rows != plan.rows_of(self._rows.rows) or plan.num_features != shard.num_features:
             raise PolicyError("the plan states another shape of this party's data")
         if member.verify_key != public_bytes(self._signing_key):
             raise PolicyError("the plan holds another verification key than this party's")
@@ -304,7 +303,7 @@ class Party:
             raise PolicyError("the plan states other weights or offsets of rows than the schema")
         self._policy.check(plan)
         self._policy.check_alone(plan, self.name)
-        self._policy.check_held_out(plan, self._shard.rows)
+        self._policy.check_held_out(plan, self._rows.rows)
         sequence, norm_bound = protocol_of(plan).sequence(plan), shard.schema.norm_bound
         plan.check_rows(norm_bound)
         cost = self._cost(plan, norm_bound)
@@ -327,8 +326,8 @@ class Party:
         """All rows, or the view of them that a sum is over."""
         digest = dict(plan.schema).get("digest")
         # A view is never answered by rows as for training, but where a party has these alone.
-        if digest == self._shard.schema.digest() and not (plan.view and self._views):
-            return self._shard
+        if digest == self._rows.schema.digest() and not (plan.view and self._views):
+            return self._rows
         found = self._views.find(plan.view, str(digest)) if self._views else None
         if found is None:
             raise PolicyError("the plan names another column schema")
@@ -339,10 +338,11 @@ class Party:
 
         Nothing else may count positions: see `parties.kernel.order`.
         """
+        chosen = None
         if plan.held_out is not None:
-            chosen = self._coins.chosen(plan.held_out, self._private.keep(self._shard))
-            shard = self._private.keep(shard).only(chosen)
-        return self._private.keep(shuffled(shard, self._order))
+            chosen = self._coins.chosen(plan.held_out, self._private.adopt(self._rows))
+        rows: Any = self._private.adopt(shard)
+        return cast(Shard, rows.used(self._order, chosen))
 
     def _open_half(self, plan: RunPlan, rows: Shard) -> PartyProtocol:
         self._private.terms = Terms(

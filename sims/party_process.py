@@ -21,6 +21,7 @@ from coordinator.log import recorded
 from parties.coins import Coins
 from parties.data.shard import Shard
 from parties.flower_app import Handler
+from parties.kernel.private import closed
 from parties.party import Party
 from parties.policy import Policy
 from protocols.errors import LostError, MessageError
@@ -60,7 +61,7 @@ class PartySpec:
         """The party."""
         return Party(
             name=self.name,
-            shard=self.shard,
+            shard=closed(self.shard),
             signing_key=Ed25519PrivateKey.from_private_bytes(self.signing_key),
             coordinator_key=self.coordinator_key,
             policy=self.policy,

@@ -249,7 +249,7 @@ class Session:
         old = self.parties[name]
         return type(old)(
             name=name,
-            shard=old._shard,
+            shard=old._rows._value,
             signing_key=old._signing_key,
             coordinator_key=old._coordinator_key,
             policy=old._policy,

@@ -15,7 +15,7 @@ from sims.trusted import KERNEL, Source, Trusted
 ROOT = Path(__file__).parents[1]
 TRUSTED = Trusted.of(ROOT)
 README = (ROOT / "parties/kernel/README.md").read_text()
-MOST_LINES = 8400
+MOST_LINES = 8450
 
 
 def test_secrets_load_arithmetic_alone() -> None:

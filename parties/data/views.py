@@ -32,6 +32,7 @@ from parties.data.schema import (
 )
 from parties.data.shard import Shard, add_bias_and_clip, encode_shard, joined
 from parties.data.table import Table, batches
+from parties.kernel.private import closed
 from protocols.errors import SchemaError
 from protocols.one_sum import MISSING, RANGES
 
@@ -117,14 +118,14 @@ class Views:
         self._shard, self._ranges, self._empty = shard, ranges, empty
 
     def find(self, view: str, digest: str) -> Shard | None:
-        """Rows of a view whose schema has this digest; None: this table has no such view."""
+        """Rows of a view whose schema has this digest, closed; None: there is no such view."""
         schema = self._shard.schema
         if view == RANGES and self._ranges.schema.digest() == digest:
-            return self._ranges
+            return closed(self._ranges)
         if view == RANGES and by_range(schema, private=True).digest() == digest:
-            return _private_view(self._ranges, schema)
+            return closed(_private_view(self._ranges, schema))
         if view == MISSING and self._empty.size and missing_schema(schema).digest() == digest:
-            return self._missing()
+            return closed(self._missing())
         return None
 
     def _missing(self) -> Shard:
@@ -134,7 +135,7 @@ class Views:
 
 
 def encode_with_views(table: Table, schema: Schema, strict: bool = False) -> tuple[Shard, Views]:
-    """A party's rows and their views, from one reading of the table.
+    """A party's rows and their views, closed, from one reading of the table.
 
     Raises:
         SchemaError, DataError: as `encode_shard`.
@@ -157,4 +158,4 @@ def encode_with_views(table: Table, schema: Schema, strict: bool = False) -> tup
     ranges = shard
     if features is not None:
         ranges = replace(shard, x=joined(parts), schema=own)
-    return shard, Views(shard, ranges, np.concatenate(empty))
+    return closed(shard), Views(shard, ranges, np.concatenate(empty))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar, cast
 
+from parties.kernel.order import shuffled
 from protocols.errors import CohortError, DataError, PolicyError
 
 T = TypeVar("T")
@@ -63,6 +64,10 @@ class Private:
         """The value behind a `Kept`: used like the value itself."""
         return cast(T, Kept(value, self))
 
+    def adopt(self, rows: T) -> T:
+        """`closed` rows, which open inside this one from now on."""
+        return self.keep(rows._value if isinstance(rows, Kept) else rows)
+
     def touch(self) -> None:
         """From now on the answer depends on rows.
 
@@ -99,7 +104,7 @@ class Kept(Generic[T]):
 
     __slots__ = ("_figures", "_private", "_value")
 
-    def __init__(self, value: T, private: Private) -> None:
+    def __init__(self, value: T, private: Private | None) -> None:
         self._value, self._private = value, private
         self._figures = {name: getattr(value, name) for name in PUBLIC if hasattr(value, name)}
 
@@ -108,8 +113,14 @@ class Kept(Generic[T]):
             raise AttributeError(name)
         if name in self._figures:
             return self._figures[name]
-        self._private.touch()
+        self._touch()
         return getattr(self._value, name)
+
+    def _touch(self) -> Private:
+        if self._private is None:
+            raise PolicyError("rows open to answer a request, and at no other time")
+        self._private.touch()
+        return self._private
 
     def __repr__(self) -> str:
         return "Kept(<private>)"
@@ -119,7 +130,29 @@ class Kept(Generic[T]):
 
     def keep(self, value: Any) -> Any:
         """Something made of this one, behind the same boundary."""
-        return self._private.keep(value)
+        return Kept(value, self._private)
+
+    def used(self, coins: bytes, chosen: Any = None) -> Any:
+        """The same rows in the order of these coins; chosen: indices of those to use, None: all.
+
+        A new order looks at no row.
+        """
+        rows: Any = self._value
+        if chosen is not None:
+            self._touch()
+            rows = rows.only(chosen)
+        return self.keep(shuffled(rows, coins))
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the rows and their schema, hexadecimal: for their owner's files."""
+        if self._private is not None and self._private._inside:
+            self._private.touch()
+        return str(cast(Any, self._value).fingerprint())
+
+
+def closed(rows: T) -> T:
+    """Rows that nobody opens before a `Private` adopts them."""
+    return rows if isinstance(rows, Kept) else cast(T, Kept(rows, None))
 
 
 def kept_like(rows: Any, value: T) -> T:
@@ -130,11 +163,11 @@ def kept_like(rows: Any, value: T) -> T:
 def opened(rows: Any) -> Any:
     """The value itself, from now on; one that has no boundary is open."""
     if isinstance(rows, Kept):
-        rows._private.touch()
+        rows._touch()
         return rows._value
     return rows
 
 
 def terms_of(rows: Any) -> Terms:
     """What their owner agreed to; rows that have no boundary are in the open."""
-    return rows._private.terms if isinstance(rows, Kept) else Terms()
+    return rows._private.terms if isinstance(rows, Kept) and rows._private else Terms()

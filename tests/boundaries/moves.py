@@ -51,7 +51,7 @@ class Moves:
         session = case.open()
         session.run()
         self.plan: Any = session.plan
-        self._shard = session.parties[VICTIM]._shard
+        self._shard = session.parties[VICTIM]._rows._value
 
     def check(self, move: Move) -> bool:
         """True; raises BoundaryError."""

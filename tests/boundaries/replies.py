@@ -29,6 +29,7 @@ from parties.account import Account
 from parties.data.schema import Classes, Label, NumericColumn, Offset, Targets, Weight
 from parties.data.shard import ClampCounts, Shard
 from parties.kernel import ephemeral_key
+from parties.kernel.private import closed
 from protocols.aggregate.choice import choose
 from protocols.curvature import Curvature, largest_row_sum
 from protocols.errors import CohortError
@@ -135,7 +136,7 @@ def observe(case: Case, change: Callable[[Shard], Shard], folder: Path) -> list[
         session = case.open()
         party = session.parties[VICTIM]
         # A shard, but for the views that follow from it.
-        party._shard = change(party._shard)
+        party._rows = closed(change(party._rows._value))
         ledger = folder / "ledger.jsonl"
         ledger.unlink(missing_ok=True)
         if case.charged:
@@ -336,15 +337,14 @@ def _with_sites(session: Session) -> Session:
 def _with_terms(session: Session) -> Session:
     """Rows with weights and offsets."""
     for party in session.parties.values():
-        old = party._shard
+        old = party._rows._value
         schema = replace(
             old.schema, weight=Weight(name="w", bound=4.0), offset=Offset("o", -1.0, 1.0)
         )
         beside: Any = np.linspace(0.1, 1.0, old.rows)
         counts = ClampCounts(rows=old.rows)
-        party._shard = Shard(
-            x=old.x, y=old.y, counts=counts, schema=schema, weight=beside, offset=beside - 0.5
-        )
+        own: Any = {"weight": beside, "offset": beside - 0.5}
+        party._rows = closed(Shard(x=old.x, y=old.y, counts=counts, schema=schema, **own))
     terms = {"digest": schema.digest(), **schema.row_terms}
     make = session.coordinator._make_plan
 

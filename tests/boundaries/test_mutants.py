@@ -15,9 +15,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from parties import party as parties_party
 from parties.data import cells
 from parties.data.shard import Shard
+from parties.kernel import private
 from parties.kernel.order import shuffled
 from parties.kernel.private import opened
 from parties.kernel.sums.integer_sums import Exact, Factors
@@ -63,9 +63,9 @@ def other_rows_keep_their_places(folder: Path) -> bool:
     session = CASES["sums, weights and offsets"].open()
     party, plan = session.parties[VICTIM], _AllRows()
     for weight in (0.0, 0.5, 1.0):
-        other = Change(0.5, (0.25,), 1.0, weight, 0.5, order=None)(party._shard)
+        other = Change(0.5, (0.25,), 1.0, weight, 0.5, order=None)(party._rows._value)
         placed = []
-        for shard in (party._shard, other):
+        for shard in (party._rows._value, other):
             with party._private:
                 rows: Any = opened(party._used(plan, shard))  # type: ignore[arg-type]
             placed.append(np.column_stack([rows.x, rows.y, rows.weight]))
@@ -100,7 +100,7 @@ def a_digest_of_rows_is_told(patch: Patch) -> None:
 
     def enrol(self: Party, request: Body) -> Body:
         reply = true_enrol(self, request)
-        return Body({**reply.meta, "rows_sha256": self._shard.fingerprint()})
+        return Body({**reply.meta, "rows_sha256": self._rows.fingerprint()})
 
     patch.setattr(Party, "_enrol", enrol)
 
@@ -110,7 +110,7 @@ def a_count_of_rows_is_told(patch: Patch) -> None:
 
     def enrol(self: Party, request: Body) -> Body:
         reply = true_enrol(self, request)
-        return Body({**reply.meta, "positive": int(self._shard.y.sum())})
+        return Body({**reply.meta, "positive": int(self._rows._value.y.sum())})
 
     patch.setattr(Party, "_enrol", enrol)
 
@@ -139,7 +139,7 @@ def shuffled_before_padding(patch: Patch) -> None:
         x, y, weight, offset = map(np.concatenate, both)
         return Shard(x=x, y=y, weight=weight, offset=offset, counts=rows.counts, schema=rows.schema)
 
-    patch.setattr(parties_party, "shuffled", shuffle)
+    patch.setattr(private, "shuffled", shuffle)
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ class Centre:
     def __init__(self, folder: Path, vault: Vault) -> None:
         self.agents = Agents(folder / "agents", vault)
         session = self.agents.session
-        schema = next(iter(session.parties.values()))._shard.schema
+        schema = next(iter(session.parties.values()))._rows._value.schema
         init_coordinator(folder / "centre", schema.to_dict(), ADDRESSES, {})
         self.settings = Settings.load(folder / "centre")
         raw = session.coordinator_key.private_bytes(Encoding.Raw, PrivateFormat.Raw, NoEncryption())

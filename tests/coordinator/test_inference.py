@@ -257,7 +257,7 @@ def test_empty_cells_are_counted_over_all_parties(
         name: encode_with_views(frame, SCHEMA)[1].find(MISSING, missing_schema(SCHEMA).digest())
         for name, frame in FRAMES.items()
     }
-    whole = {name: shard for name, shard in shards.items() if shard is not None}
+    whole = {name: shard._value for name, shard in shards.items() if shard is not None}
     specs = with_shards(
         specs_of(SimulationConfig(label="died", epsilon=None, seed=3), whole, 3, ()), whole
     )
@@ -285,7 +285,7 @@ def test_a_view_is_never_answered_by_the_rows_as_for_training(centre: Hospitals)
     with pytest.raises(PolicyError, match="another column schema"):
         party._rows_of(plan)
     plan.view = ""
-    assert party._rows_of(plan) is party._shard
+    assert party._rows_of(plan) is party._rows
 
 
 def test_rows_by_range_are_for_standard_errors_alone() -> None:
@@ -293,7 +293,8 @@ def test_rows_by_range_are_for_standard_errors_alone() -> None:
     own = by_range(SCHEMA)
     found = views.find(RANGES, own.digest())
     assert found is not None and found.schema == own
-    assert np.abs(found.x).max() <= 1 and not np.array_equal(found.x, shard.x)
+    own_x, x = (rows._value.x for rows in (found, shard))
+    assert np.abs(own_x).max() <= 1 and not np.array_equal(own_x, x)
     for view in ("", MISSING):
         assert views.find(view, own.digest()) is None
     assert views.find(RANGES, "00" * 32) is None

@@ -19,6 +19,7 @@ from parties.agent.agent import Agent, Limits
 from parties.agent.store import STATE, SessionStore, capture, restore
 from parties.agent.vault import MIN_PASSPHRASE, Vault
 from parties.kernel.key_share import KeyShare
+from parties.kernel.private import closed
 from parties.party import Party
 from protocols.ckks.flooding import Flooding
 from protocols.errors import MessageError, ParameterError, PolicyError, ProtocolError
@@ -120,7 +121,8 @@ def test_an_encrypted_model_goes_on_in_other_processes(tmp_path: Path, vault: Va
         coins: Any = {name: agents.coins(name) for name in session.parties}
         held_out = session.plan.held_out
         rows = [
-            p._shard.only(coins[n].chosen(held_out, p._shard)) for n, p in session.parties.items()
+            p._rows._value.only(coins[n].chosen(held_out, p._rows._value))
+            for n, p in session.parties.items()
         ]
         assert {shard.rows for shard in rows} == {3}
         session.shards = [(shard.x, shard.y) for shard in rows]
@@ -214,7 +216,7 @@ def test_a_state_of_other_rows_is_refused(agents: Agents, vault: Vault) -> None:
     run_until(agents, "keys")
     sealed = capture(agents.agents[NAME]._party, vault)  # type: ignore[arg-type]
     party = agents.make_party(NAME)
-    party._shard = replace(party._shard, y=1 - party._shard.y)
+    party._rows = closed(replace(party._rows._value, y=1 - party._rows._value.y))
     with pytest.raises(PolicyError, match="rows or their schema have changed"):
         restore(party, sealed, vault)
 

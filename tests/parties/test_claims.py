@@ -111,7 +111,7 @@ def owners(session: Session, folder: Path, **terms: Any) -> Session:
         ledger = Ledger(path=folder / name, epsilon=1e6, delta=0.5) if kept else None
         session.parties[name] = Party(
             name=name,
-            shard=old._shard,
+            shard=old._rows._value,
             signing_key=old._signing_key,
             coordinator_key=old._coordinator_key,
             policy=replace(policy, **terms),

@@ -56,7 +56,7 @@ def used(owner: Party) -> Shard:
     """The rows of a run, as its party opens them."""
     plan: Any = AllRows()
     with owner._private:
-        found: Shard = opened(owner._used(plan, owner._shard))
+        found: Shard = opened(owner._used(plan, owner._rows._value))
     return found
 
 

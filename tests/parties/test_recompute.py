@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-import parties.encrypted_rows
 from parties.account import Account
+from parties.kernel import key_session
 from parties.party import Party
 from parties.policy import Policy
 from parties.recompute import recompute
@@ -234,7 +234,7 @@ def test_a_finished_run_is_spent_and_the_next_is_an_overdraft(
     def no_key(*_: Any) -> None:
         raise AssertionError("a key was made")
 
-    monkeypatch.setattr(parties.encrypted_rows, "KeyShare", no_key)
+    monkeypatch.setattr(key_session, "KeyShare", no_key)
     with pytest.raises(ProtocolError, match="privacy budget is refused: epsilon=1.4") as caught:
         session(path).run()
     assert caught.value.culprit == "hospital-1"

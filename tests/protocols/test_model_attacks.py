@@ -21,6 +21,7 @@ from parties.kernel.clear_rows import ClearRows
 from parties.kernel.columns import Columns
 from parties.kernel.model_session import ModelSession
 from parties.kernel.pads import Pads
+from parties.kernel.private import closed
 from protocols.ckks import residues as rns
 from protocols.ckks import subring
 from protocols.ckks.evaluation import CkksContext
@@ -67,7 +68,7 @@ def session(value: float = 0.5) -> Session:
     """One part of eight features; rows of one party in a single group."""
     made = model_session(rows=40, features=5, features_per_ciphertext=2 * PERIOD)
     for party, (x, y) in zip(made.parties.values(), constant_rows(value), strict=True):
-        party._shard = replace(party._shard, x=x, y=y)
+        party._rows = closed(replace(party._rows._value, x=x, y=y))
     made.shards[:] = constant_rows(value)
     return made
 

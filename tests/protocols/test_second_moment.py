@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parties.account import Account
+from parties.kernel.private import closed
 from parties.kernel.sums.symmetric import flat, square
 from parties.party import REFUSED
 from parties.policy import Policy
@@ -270,8 +271,8 @@ def test_other_rows_than_those_that_were_summed_are_refused() -> None:
     """An owner's table has changed in between."""
     session = whitened_session(before())
     party = session.parties[VICTIM]
-    shard = party._shard
-    party._shard = replace(shard, x=shard.x * 0.5)
+    shard = party._rows._value
+    party._rows = closed(replace(shard, x=shard.x * 0.5))
     assert shown(session, evidence_of(before())) == REFUSED
     assert not party.answered
 

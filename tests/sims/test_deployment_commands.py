@@ -139,7 +139,7 @@ def test_an_agents_coins_outlive_it(home: Path) -> None:
     for _ in range(2):
         agent = build_agent(Settings.load(home / "b"), "correct horse battery staple")
         party = agent._make_party()
-        found.append(party._coins.chosen(held_out, party._shard).tolist())
+        found.append(party._coins.chosen(held_out, party._rows._value).tolist())
     assert found[0] == found[1] and len(found[0]) == 20
     assert (home / "b" / "held-out.sealed").stat().st_mode & 0o777 == 0o600
 

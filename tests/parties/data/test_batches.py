@@ -157,7 +157,7 @@ def test_views_are_of_the_rows_as_they_were_at_the_start(tmp_path: Path) -> None
     empty = views.find(MISSING, missing_schema(SCHEMA).digest())
     held = frame[["dose", "seen", "ward", "moved"]]
     assert empty is not None
-    np.testing.assert_array_equal(empty.x[:, :-1] == 1, held.isna())
+    np.testing.assert_array_equal(empty._value.x[:, :-1] == 1, held.isna())
     for private, rows in due.items():
         found = views.find(RANGES, by_range(SCHEMA, private=private).digest())
         assert found is not None and found.fingerprint() == rows.fingerprint()
