@@ -235,12 +235,12 @@ def trusted(as_json: options.AsJson = False, debug: options.Debug = False) -> No
         for what, names in (
             ("reader: cells become rows", found.reader),
             ("agent: process, sockets, store, consent", found.agent),
-            ("plans, certificates, messages, sums over rows", found.verifier),
+            ("plans, certificates, messages", found.verifier),
         ):
             typer.echo(f"{found.total(names):6}  lines in {len(names)} modules: {what}")
         typer.echo(
-            "the agent's process may load all of these. Rows, noise and the key that signs pass "
-            "through the last as well, and objects of the kernel; what these hold does not"
+            "the agent's process may load all of these. Encrypted rows, their noise and the key that "
+            "signs pass through the last as well; what the kernel's sessions hold does not"
         )
 
 
