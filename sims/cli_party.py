@@ -239,8 +239,8 @@ def trusted(as_json: options.AsJson = False, debug: options.Debug = False) -> No
         ):
             typer.echo(f"{found.total(names):6}  lines in {len(names)} modules: {what}")
         typer.echo(
-            "the agent's process may load all of these. Encrypted rows, their noise and the key that "
-            "signs pass through the last as well; what the kernel's sessions hold does not"
+            "the agent's process may load all of these. Encrypted rows, their noise and the key "
+            "that signs pass through the last as well; what the kernel's sessions hold does not"
         )
 
 
