@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import parties.encrypted_rows
+from parties.kernel import key_session
 from protocols.errors import ParameterError, ProtocolError
 from sims.config import SimulationConfig
 from sims.ledgers import open_ledger, spent_lines
@@ -62,7 +62,7 @@ def test_a_run_is_charged_and_a_second_one_is_refused(
     def no_key(*_: object) -> None:
         raise AssertionError("a key was made")
 
-    monkeypatch.setattr(parties.encrypted_rows, "KeyShare", no_key)
+    monkeypatch.setattr(key_session, "KeyShare", no_key)
     with pytest.raises(ProtocolError, match="'party-1'.*privacy budget is refused"):
         simulate(config)
     assert list(spent_lines(config, names)) == lines
