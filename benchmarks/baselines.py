@@ -20,11 +20,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks.cases import Array, Case
-from protocols.ckks.choice import choose_parameters
-from protocols.ckks.circuit import REFRESH_LEVEL, gradient_levels, link_factors
+from protocols.ckks.circuits.choice import choose_parameters
+from protocols.ckks.circuits.factors import last_operands
+from protocols.ckks.circuits.packing import next_power_of_two
+from protocols.ckks.circuits.rows import REFRESH_LEVEL, gradient_levels, link_factors
 from protocols.ckks.evaluation import CkksContext
-from protocols.ckks.packing import next_power_of_two
-from protocols.rows import RowsPlan
+from protocols.rows.plan import RowsPlan
 
 # Ciphertexts that are measured; the rest is scaled.
 SAMPLES = 3
@@ -175,7 +176,7 @@ def _measured(
     def one(ct: Any) -> None:
         summed = key.sum_rotations(key.times(ct, replicated), _steps(blocks))
         z = _Vector(key, spread(summed))
-        left, right = factors.last_operands(z * z, _Vector(key, ct) * z)
+        left, right = last_operands(factors, z * z, _Vector(key, ct) * z)
         level = max(left.ct.GetLevel(), right.ct.GetLevel())
         product = key.cc.EvalMultNoRelin(key.at(left.ct, level), key.at(right.ct, level))
         products[:] = key.sum_of(products, product)

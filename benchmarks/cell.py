@@ -20,12 +20,12 @@ from typing import Any
 
 from benchmarks import session
 from benchmarks.cases import Case
-from protocols import planner, traffic
-from protocols.ckks.cost import UnitTimes, measure
-from protocols.ckks.tally import tally_iterations
-from protocols.protocol import PHASES
-from protocols.rows import RowsPlan
-from protocols.serialise import to_plain
+from protocols.ckks.circuits.cost import UnitTimes, measure
+from protocols.ckks.circuits.tally import tally_iterations
+from protocols.costs import planner, traffic
+from protocols.exchange.serialise import to_plain
+from protocols.plan.protocol import PHASES
+from protocols.rows.plan import RowsPlan
 from protocols.updates.momentum import GradientDescent
 
 ROOT = Path(__file__).resolve().parents[1]

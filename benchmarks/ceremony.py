@@ -10,19 +10,21 @@ from __future__ import annotations
 import resource
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
-
-import numpy as np
 
 from benchmarks import session
 from benchmarks.cases import Case
-from parties.kernel.key_share import KeyShare
-from protocols import keygen
-from protocols.ckks.evaluation import CkksContext
-from protocols.ckks.residues import Residues
-from protocols.commitments import KEYS, Opening, Terms
-from protocols.messages import Body, new_signing_key, public_bytes
-from tests.helpers import drive
+from parties.kernel import private
+from parties.kernel.keys.session import KeySession
+from parties.verifier.sheets import keys_sheet
+from protocols.ckks.evaluation import CkksContext, unload
+from protocols.ckks.shared_keys import Shared
+from protocols.exchange.labels import commit_of
+from protocols.exchange.messages import Body, new_signing_key, public_bytes
+from protocols.steps import keygen
+from protocols.steps.confirmed import KEYS, Opening, Terms, View
+from tests.support.helpers import drive
 
 SHAPE = Case(name="edin", rows=1253, features=9)
 _SEED = bytes(range(32))
@@ -40,32 +42,37 @@ def measure(parties: int, *, secure: bool = True, keys_per_message: int = 4) -> 
     context, terms = CkksContext(plan.ckks, "ceremony"), Terms.of(plan, KEYS, _SEED)
     laps = dict.fromkeys(plan.names, 0.0)
     uploads = dict.fromkeys(plan.names, 0)
-    shares: dict[str, KeyShare] = {}
-    zeros: Residues = np.zeros((plan.ckks.num_towers, plan.ckks.ring_dim), np.uint64)
-    totals = dict.fromkeys(plan.names, zeros)
+    sheet = keys_sheet(plan)
+    shares = {
+        name: KeySession(sheet, name, _rows(), key, Shared) for name, key in identities.items()
+    }
     openings = {name: Opening(terms, name, key) for name, key in identities.items()}
 
+    views = {name: View(_SEED) for name in plan.names}
+
     def answer(name: str, step: str, body: Body) -> Body:
-        started = time.process_time()
+        started, before = time.process_time(), views[name].digest
+        views[name].note(step, body)
         if step == KEYS.commit:
-            shares[name] = KeyShare(context, _SEED, parties)
+            shares[name].begin({}, context)
             reply = openings[name].commit(keygen.answer_keys(context, shares[name]))
         elif step == KEYS.open:
             reply = openings[name].open(body)
         elif step.startswith(keygen.PUBLIC_SHARES):
             chunk = plan.member_chunks[int(step.partition("/")[2])]
-            half, total = openings[name], totals[name]
-            totals[name] = keygen.add_public_shares(context, total, half, chunk, body)
+            shares[name].add_public_shares(chunk, body, openings[name].commitments)
             reply = Body()
         else:
-            reply = _answer(context, shares[name], step, body)
+            reply = _answer(context, shares[name], step, before, body)
         laps[name] += time.process_time() - started
         uploads[name] += sum(map(len, reply.blobs))
         return reply
 
     started, before = time.process_time(), _peak()
-    drive(keygen.ceremony(context, plan, _SEED, {}), answer)
-    context.unload_evaluation_keys()
+    view = View(_SEED)
+    made = keygen.ceremony(context, plan, _SEED, {}, view)
+    drive(view.noting(made, lambda step: True), answer)
+    unload(context.tag)
     total = time.process_time() - started
     return {
         "parties": parties,
@@ -79,9 +86,18 @@ def measure(parties: int, *, secure: bool = True, keys_per_message: int = 4) -> 
     }
 
 
-def _answer(context: CkksContext, share: KeyShare, step: str, body: Body) -> Body:
+def _rows() -> Any:
+    """None, of an owner who agrees to everything and to this joint seed."""
+    own = private.Private(SimpleNamespace(spend=lambda: None))
+    own.terms = private.Terms(joint_seed=lambda seeds: _SEED)
+    return own.keep(())
+
+
+def _answer(context: CkksContext, share: KeySession, step: str, before: str, body: Body) -> Body:
+    if step == commit_of(keygen.RELINEARISE):
+        return share.hold_relinearisation(keygen.RELINEARISE, before, body)
     if step == keygen.RELINEARISE:
-        return keygen.answer_relinearise(context, share, body)
+        return share.open_reply(body)
     return keygen.answer_rotations(context, share, body.meta["indices"])
 
 

@@ -18,12 +18,12 @@ import numpy as np
 
 def main(ring_dim: int, repetitions: int) -> float:
     """Seconds per iteration, after one that warms up."""
-    from protocols.approximation import sigmoid_approximation
-    from protocols.ckks import circuit
-    from protocols.ckks.choice import choose_parameters
+    from protocols.ckks.circuits import rows as circuit
+    from protocols.ckks.circuits.choice import choose_parameters
+    from protocols.ckks.circuits.evaluator import Evaluator
+    from protocols.ckks.circuits.packing import Layout
     from protocols.ckks.evaluation import CkksContext
-    from protocols.ckks.evaluator import Evaluator
-    from protocols.ckks.packing import Layout
+    from protocols.numerics.approximation import sigmoid_approximation
 
     link = sigmoid_approximation(7, 8.0).polynomial
     secure = ring_dim >= 32768

@@ -66,7 +66,7 @@ def draw(axis: str, points: Sequence[dict[str, Any]]) -> Any:
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    from sims.plots import BLUE, GREEN, STYLE, VERMILLION
+    from ciphercohort.report.plots import BLUE, GREEN, STYLE, VERMILLION
 
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(4.4, 3.3), layout="constrained")

@@ -14,13 +14,13 @@ from typing import Any, cast
 import numpy as np
 
 from benchmarks.cases import Array, Case
+from ciphercohort.job.config import SimulationConfig
 from coordinator.costs import Costs
-from protocols import refresh
 from protocols.privacy.calibrate.calibration import calibrate
 from protocols.privacy.calibrate.figures import PublicFigures
-from protocols.rows import RowsPlan
-from sims.config import SimulationConfig
-from tests.helpers import open_session
+from protocols.rows.plan import RowsPlan
+from protocols.steps import refresh
+from tests.support.helpers import open_session
 
 
 @dataclass(frozen=True, kw_only=True)

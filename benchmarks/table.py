@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks import baselines, cell, peer_venv, session
 from benchmarks.cases import UPDATES, Case
-from protocols.ckks.cost import processor
+from protocols.ckks.circuits.cost import processor
 
 COLUMNS = (
     "data",

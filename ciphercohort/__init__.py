@@ -13,15 +13,15 @@ from importlib import import_module, metadata
 from protocols.platform import guard
 
 _HOMES = {
-    "Coordinator": "sims.deploy_coordinator",
-    "FederatedLogisticRegression": "sims.logistic_estimator",
-    "FederatedRegression": "sims.regression_estimator",
-    "Party": "sims.deploy_party",
+    "Coordinator": "ciphercohort.deploy.coordinator",
+    "FederatedLogisticRegression": "ciphercohort.estimators.logistic",
+    "FederatedRegression": "ciphercohort.estimators.regression",
+    "Party": "ciphercohort.deploy.party",
     "client_app": "parties.flower_site",
     "evaluate": "sims.evaluation",
-    "load_model": "sims.predict",
+    "load_model": "ciphercohort.results.predict",
     "plan": "sims.api",
-    "server_app": "sims.flower_job",
+    "server_app": "ciphercohort.deploy.flower_job",
     "simulate": "sims.api",
 }
 __all__ = [*_HOMES, "__version__"]

@@ -19,9 +19,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
 from coordinator.costs import Costs, LapClock
-from protocols import agree
-from protocols.errors import LostError, MessageError, ProtocolError
-from protocols.messages import (
+from coordinator.errors import LostError
+from protocols.errors import MessageError, ProtocolError
+from protocols.exchange.messages import (
     COORDINATOR,
     DEFAULT_SIZE_CAP,
     Ask,
@@ -35,9 +35,10 @@ from protocols.messages import (
     to_everyone,
     whole,
 )
-from protocols.plan import Member, RunPlan
-from protocols.protocol import FINISH, Watch, phase_of, protocol_of
-from protocols.transcript import LOST, Transcript
+from protocols.exchange.transcript import LOST, Transcript
+from protocols.plan.protocol import FINISH, Watch, phase_of, protocol_of
+from protocols.plan.run_plan import Member, RunPlan
+from protocols.steps import agree
 
 log = logging.getLogger(__name__)
 
@@ -123,7 +124,7 @@ def whole_run(
     party_keys: as for `Coordinator`; transcript: of the run so far; watch: of the agreed plan.
     """
     plan = make_plan((yield from agree.enrol(party_keys)))
-    seeds = yield from agree.agree(plan)
+    seed, seeds = yield from agree.agree(plan)
     watched, missing = watch(plan), list[str]()
 
     def on_missing(names: tuple[str, ...]) -> None:
@@ -132,7 +133,7 @@ def whole_run(
 
     # Goes on in protocols/: encrypted_rows.py, encrypted_model.py, secure_aggregation.py.
     released = yield from protocol_of(plan).coordinate(
-        plan, agree.joint_seed(plan, seeds), seeds, replace(watched, on_missing=on_missing)
+        plan, seed, seeds, replace(watched, on_missing=on_missing)
     )
     present = tuple(name for name in plan.names if name not in missing)
     summary = {"weights": released.tolist(), "transcript": transcript.head}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from protocols.protocol import PHASES
+from protocols.plan.protocol import PHASES
 
 
 @dataclass(slots=True)

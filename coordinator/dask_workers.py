@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from protocols.errors import ParameterError
-from protocols.workers import Engine, LostWorkerError, Start, WorkersError
+from protocols.steps.workers import Engine, LostWorkerError, Start, WorkersError
 
 POLL_SECONDS, ANSWER_SECONDS = 1.0, 60.0
 PATIENCE_SECONDS = 600.0

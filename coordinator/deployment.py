@@ -34,16 +34,16 @@ from coordinator.log import (
 from coordinator.replay import evidence as read_evidence
 from coordinator.settings import Settings
 from coordinator.status import Status
-from protocols.cards import Card
 from protocols.errors import CohortError, ParameterError, ProtocolError
-from protocols.locks import locked
-from protocols.messages import COORDINATOR, Body, Envelope, decode, encode, public_bytes
-from protocols.plan import Member, RunPlan
-from protocols.plans import plan_from_dict
-from protocols.private_files import private_folder, sweep, write_private
-from protocols.protocol import ABORT
-from protocols.transcript import Transcript
-from protocols.workers import KINDS
+from protocols.exchange.cards import Card
+from protocols.exchange.locks import locked
+from protocols.exchange.messages import COORDINATOR, Body, Envelope, decode, encode, public_bytes
+from protocols.exchange.private_files import private_folder, sweep, write_private
+from protocols.exchange.transcript import Transcript
+from protocols.plan.kinds import plan_from_dict
+from protocols.plan.protocol import ABORT
+from protocols.plan.run_plan import Member, RunPlan
+from protocols.steps.workers import KINDS
 
 SESSION, OUTCOME, LOCK = "session.json", "outcome.json", "lock"
 LOCK_SECONDS = 120.0

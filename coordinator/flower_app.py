@@ -11,10 +11,11 @@ from typing import Any
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MessageType, RecordDict
 from flwr.serverapp import Grid, ServerApp
 
+from coordinator.errors import LostError
 from coordinator.flower_waits import shorten_waits
-from protocols.errors import LostError, ProtocolError
-from protocols.protocol import may_repeat
-from protocols.waits import pause
+from protocols.errors import ProtocolError
+from protocols.exchange.waits import pause
+from protocols.plan.protocol import may_repeat
 
 RECORD = "ciphercohort"
 PAYLOAD = "payload"

@@ -1,6 +1,6 @@
 """Every message of a run as a file: what an audit reads, and what a run that died goes on from.
 
-    transcript.jsonl          the hash chain (see `protocols.transcript`)
+    transcript.jsonl          the hash chain (see `protocols.exchange.transcript`)
     messages/000012.msg       the signed frame that line 12 of it names
     messages/coordinator.key  the coordinator's verification key, 64 hexadecimal digits
 
@@ -27,8 +27,9 @@ from pathlib import Path
 from typing import Any
 
 from coordinator.coordinator import AskParties, Requests, arrivals
-from protocols.errors import LostError, MessageError, ParameterError, ProtocolError
-from protocols.messages import (
+from coordinator.errors import LostError
+from protocols.errors import MessageError, ParameterError, ProtocolError
+from protocols.exchange.messages import (
     COORDINATOR,
     MAX_HEADER_BYTES,
     Envelope,
@@ -36,9 +37,9 @@ from protocols.messages import (
     decode,
     digest,
 )
-from protocols.private_files import FOLDER_MODE, write_private
-from protocols.protocol import FINISH
-from protocols.transcript import LOST, Transcript, verify
+from protocols.exchange.private_files import FOLDER_MODE, write_private
+from protocols.exchange.transcript import LOST, Transcript, verify
+from protocols.plan.protocol import FINISH
 
 FOLDER, TRANSCRIPT, KEY = "messages", "transcript.jsonl", "coordinator.key"
 # Enough of a message to hold its header.

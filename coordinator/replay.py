@@ -9,7 +9,7 @@ Security
 - A recorded reply is signed by its party, names the request that it answers, and carries the head
   of all requests that the party has processed up to then, refused ones too (`messages.heard`). So
   if the keys in the plan are the parties' own (see the check `signatures`), a party that has signed
-  its last reply, or a statement (`protocols.statement`), was asked what the log holds, in that
+  its last reply, or a statement (`protocols.plan.statement`), was asked what the log holds, in that
   order, and nothing else. A coordinator that had a chosen ciphertext refreshed or decrypted by it,
   or summed up other contributions than those it was sent, cannot produce a log that passes.
 - Nobody signs what a party was asked from a lost reply on: "lost" is the coordinator's word, and
@@ -39,16 +39,16 @@ import numpy as np
 
 from coordinator.coordinator import whole_run
 from coordinator.log import LoggedStep, MessageLog, require_messages
-from protocols import agree, second_moment
 from protocols.errors import CohortError, MessageError, ProtocolError
-from protocols.gradients import GradientPlan
-from protocols.messages import UNHEARD, Ask, Body, heard
-from protocols.plan import RunPlan
-from protocols.plans import plan_from_dict
-from protocols.protocol import FINISH, Watch, protocol_of
-from protocols.second_moment import Evidence
-from protocols.statement import read_statement
-from protocols.transcript import Transcript
+from protocols.exchange.messages import UNHEARD, Ask, Body, heard
+from protocols.exchange.transcript import Transcript
+from protocols.plan.kinds import plan_from_dict
+from protocols.plan.protocol import BEFORE, FINISH, Watch, protocol_of
+from protocols.plan.run_plan import RunPlan
+from protocols.plan.statement import read_statement
+from protocols.steps import agree, second_moment
+from protocols.steps.second_moment import Evidence
+from protocols.sums.plan import GradientPlan
 
 CHECKS = (
     "hash chain",
@@ -97,7 +97,7 @@ def replay(
 ) -> Replayed:
     """Check the log in a run folder, in the order of CHECKS, up to the first that fails.
 
-    statements: of parties whose last replies were lost, see `protocols.statement`.
+    statements: of parties whose last replies were lost, see `protocols.plan.statement`.
 
     Raises:
         ParameterError: no messages were recorded in the folder.
@@ -188,13 +188,15 @@ def plan_of(log: MessageLog) -> RunPlan:
 
 
 def _check_seeds(log: MessageLog, plan: RunPlan) -> str:
-    for step in log.steps:
-        if step.name == "reveal":
-            replies = _replies(log, plan, step)
-            seeds = {name: str(body.meta.get("seed")) for name, body in replies.items()}
-            agree.joint_seed(plan, seeds)
-            return "every seed opens the commitment of its enrolment"
-    return "none was revealed"  # An aborted run, which fails below.
+    _, agreed, revealed = BEFORE
+    steps = {step.name: step for step in log.steps}
+    if revealed not in steps:
+        return "none was revealed"  # An aborted run, which fails below.
+    before = _replies(log, plan, steps[agreed]) if agreed in steps else {}
+    replies = _replies(log, plan, steps[revealed])
+    seeds = {name: str(body.meta.get("seed")) for name, body in replies.items()}
+    agree.agreed(plan, before)[0].joint_seed(seeds)
+    return "all signed the same sheets; every seed opens the commitment of its enrolment"
 
 
 def _check_steps(log: MessageLog, plan: RunPlan) -> str:
@@ -353,7 +355,7 @@ def _check_weights(plan: RunPlan, weights: Any, expected: Any) -> str:
 def _check_records(log: MessageLog, plan: RunPlan, statements: Sequence[bytes]) -> str:
     """Who has not said what it was asked to the end: its last reply is missing.
 
-    statements: see `protocols.statement`.
+    statements: see `protocols.plan.statement`.
     """
     keys = plan.roster
     told = dict(read_statement(data, plan.session, keys) for data in statements)

@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from protocols.cards import Card
-from protocols.documents import Checked, load_toml, parse_json, read
 from protocols.errors import ParameterError
+from protocols.exchange.cards import Card
+from protocols.exchange.documents import Checked, load_toml, parse_json, read
 from protocols.names import file_stem
 
 FILE, IDENTITY, SCHEMA, CARDS, APP = (

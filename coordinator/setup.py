@@ -12,11 +12,11 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from coordinator import settings as files
 from coordinator.certificates import CA, make_certificates
-from protocols.cards import Card, Invitation
-from protocols.documents import to_toml
 from protocols.errors import ParameterError
-from protocols.messages import new_signing_key, public_bytes
-from protocols.private_files import private_folder, write_private
+from protocols.exchange.cards import Card, Invitation
+from protocols.exchange.documents import to_toml
+from protocols.exchange.messages import new_signing_key, public_bytes
+from protocols.exchange.private_files import private_folder, write_private
 
 INVITATION = "invitation.json"
 _COMMENTS = {

@@ -15,8 +15,8 @@ from typing import Any
 
 from coordinator.coordinator import AskParties, Replies
 from coordinator.costs import Costs
-from protocols.cards import Card
-from protocols.private_files import write_private
+from protocols.exchange.cards import Card
+from protocols.exchange.private_files import write_private
 
 FILE = "status.json"
 

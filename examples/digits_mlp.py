@@ -21,9 +21,9 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from torch import nn
 
-from parties.data.tensor_shard import TensorSchema, TensorShard
+from ciphercohort.estimators.torch_training import FederatedModule
+from parties.reader.tensor_shard import TensorSchema, TensorShard
 from protocols.updates.momentum import GradientDescent
-from sims.torch_training import FederatedModule
 
 PARTIES = 5
 SCHEMA = TensorSchema(shape=(64,), classes=10)

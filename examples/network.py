@@ -19,6 +19,8 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
+from ciphercohort.deploy.supervise import child
+
 DELAY_SECONDS, RATE = 0.010, "100mbit"
 LINE = "line"
 _BRIDGE, _PREFIX, _CHUNK, _QUEUE = "cohort-br", "cohort-", 1 << 16, 64
@@ -44,7 +46,6 @@ def hosts(names: Sequence[str], port: int) -> Iterator[None]:
     """One namespace for each name, and the line to `port` of the first."""
     everyone = [*names, LINE]
     _close(everyone)
-    relay = None
     try:
         _ip("link", "add", _BRIDGE, "type", "bridge")
         _ip("link", "set", _BRIDGE, "up")
@@ -54,16 +55,13 @@ def hosts(names: Sequence[str], port: int) -> Iterator[None]:
                 shape = ["tbf", "rate", RATE, "burst", "256kb", "latency", "200ms"]
                 _run([*inside(name), "tc", "qdisc", "add", "dev", "eth0", "root", *shape])
         here = [sys.executable, str(Path(__file__)), f"{line(names)}:{port}"]
-        relay = subprocess.Popen([*inside(LINE), *here, f"{address(0)}:{port}"])
-        print(
-            f"network: {len(names)} hosts with addresses of their own, each sends {RATE} at most; "
-            f"{1000 * DELAY_SECONDS:g} ms more in each direction, by a relay in user space"
-        )
-        yield
+        with child([*inside(LINE), *here, f"{address(0)}:{port}"]):
+            print(
+                f"network: {len(names)} hosts with addresses of their own, each sends {RATE} at "
+                f"most; {1000 * DELAY_SECONDS:g} ms more in each direction, by a relay"
+            )
+            yield
     finally:
-        if relay is not None:
-            relay.terminate()
-            relay.wait()
         _close(everyone)
 
 
@@ -100,16 +98,12 @@ def narrow(own: str, target: str, latency: float, rate: float) -> Iterator[None]
     latency: there and back [s]; rate: of all parties together, in each direction [bit/s].
     """
     here = [sys.executable, str(Path(__file__)), own, target, str(latency / 2), str(rate)]
-    process = subprocess.Popen(here)
-    print(
-        f"network: the centre's line carries {rate / 1e6:g} Mbit/s each way, "
-        f"{1000 * latency:g} ms there and back"
-    )
-    try:
+    with child(here):
+        print(
+            f"network: the centre's line carries {rate / 1e6:g} Mbit/s each way, "
+            f"{1000 * latency:g} ms there and back"
+        )
         yield
-    finally:
-        process.terminate()
-        process.wait()
 
 
 class Line:

@@ -19,7 +19,6 @@ import json
 import math
 import os
 import re
-import signal
 import socket
 import subprocess
 import sys
@@ -28,7 +27,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -37,8 +36,9 @@ import pandas as pd
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import network
 
-from protocols.plans import plan_from_dict
-from protocols.protocol import phase_of, protocol_of
+from ciphercohort.deploy.supervise import child
+from protocols.plan.kinds import plan_from_dict
+from protocols.plan.protocol import phase_of, protocol_of
 
 NAMES = ("hospital-a", "hospital-b", "hospital-c")
 COHORT = str(Path(sys.executable).parent / "cohort")
@@ -188,17 +188,18 @@ def running(home: Path, options: argparse.Namespace):
     commands = {"centre": ["coordinator", "start", home / "centre"]}
     secret = ["--passphrase-file", home / "passphrase"]
     commands |= {name: ["party", "start", home / name, *secret] for name in NAMES}
-    processes = [
-        subprocess.Popen([*inside(name, options), COHORT, *map(str, command)])
-        for name, command in commands.items()
-    ]
-    try:
-        yield
-    finally:
-        for process in processes:
-            process.send_signal(signal.SIGTERM)
-        for process in processes:
-            process.wait(60)
+    with ExitStack() as stack:
+        processes = [
+            stack.enter_context(
+                child([*inside(name, options), COHORT, *map(str, command)], seconds=60)
+            )
+            for name, command in commands.items()
+        ]
+        try:
+            yield
+        finally:
+            for process in processes:
+                process.terminate()
 
 
 def network_of(options: argparse.Namespace):

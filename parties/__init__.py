@@ -1,5 +1,1 @@
 """One data owner: key share, private rows, policy, and the state machine that answers requests."""
-
-from protocols.platform import guard
-
-guard()

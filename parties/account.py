@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from protocols.errors import ParameterError, PolicyError, PrivacyError
-from protocols.privacy.ledger import Ledger
+from protocols.privacy.loss.ledger import Ledger
 
 if TYPE_CHECKING:
-    from protocols.privacy.accounting import Event
-    from protocols.privacy.mechanism import Mechanism
+    from protocols.privacy.certificates.mechanism import Mechanism
+    from protocols.privacy.loss.accounting import Event
 
 
 class Account:
@@ -81,6 +81,11 @@ class Account:
         """From here on the run cannot be taken back."""
         self._spent = True
 
+    @property
+    def is_spent(self) -> bool:
+        """Whether something that depends on rows was made."""
+        return self._spent
+
     def commit(self) -> None:
         """The run ended regularly."""
         if self._ledger and self._open:
@@ -89,6 +94,8 @@ class Account:
 
     def abandon(self) -> None:
         """The run ended early: take it back, unless it is spent."""
+        if not self._spent:
+            self.booked = ("", 0.0)
         if self._ledger and self._open and not self._spent:
             self._ledger.rollback(self._open)
             self._open = None

@@ -1,22 +1,25 @@
 """A party's coins: which of its rows it holds back, one secret for each draw, tossed once.
 
 Security: coins are kept for as long as the party may be asked to judge a model of their draw, told
-to nobody, and independent of the rows (`protocols.held_out`). Rows and schema are those of the
+to nobody, and independent of the rows (`protocols.plan.held_out`). Rows and schema are those of the
 toss, by their digest: other rows in the same places were not held back from anything.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.data.shard import Shard
-from protocols.documents import Checked
 from protocols.errors import DataError, PolicyError
-from protocols.held_out import COIN_BYTES, HeldOut
-from protocols.privacy.randomness import RandomSource, apart
+from protocols.exchange.documents import Checked
+from protocols.plan.held_out import COIN_BYTES, HeldOut
+from protocols.privacy.laws.randomness import RandomSource, apart
+
+if TYPE_CHECKING:
+    from parties.reader.shard import Shard
 
 
 class Coin(Checked, frozen=True):

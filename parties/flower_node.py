@@ -37,7 +37,7 @@ from parties.flower_link import (
     installed,
 )
 from protocols.errors import ParameterError
-from protocols.waits import pause
+from protocols.exchange.waits import pause
 
 log = logging.getLogger(__name__)
 

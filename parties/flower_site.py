@@ -28,16 +28,16 @@ from flwr.clientapp import ClientApp
 from parties.agent import run_folder as host
 from parties.agent.frames import AgentClient
 from parties.flower_app import FAILED, RAISED, from_record, to_record
-from protocols.documents import load_toml, suggest
 from protocols.errors import ParameterError, PolicyError
-from protocols.locks import locked
-from protocols.private_files import write_private
+from protocols.exchange.documents import load_toml, suggest
+from protocols.exchange.locks import locked
+from protocols.exchange.private_files import write_private
 
 if TYPE_CHECKING:  # a process that passes one message on loads none of it
     import pandas as pd
 
     from parties.agent.hosted import Hosted
-    from protocols.cards import Card
+    from protocols.exchange.cards import Card
 
 log = logging.getLogger("flwr.ciphercohort")
 
@@ -185,7 +185,7 @@ class Site:
     def _party_card(folder: Path, key: str) -> Card:
         """Of the owner's own party, whose coordinator the run's has to be."""
         from parties.agent.settings import CARD, Settings
-        from protocols.cards import Card
+        from protocols.exchange.cards import Card
 
         own = Settings.load(folder)
         if own.coordinator_key != key:
@@ -196,7 +196,7 @@ class Site:
         return host.run_folder(self._context.run_id, self._context.node_id)
 
     def _hosted_card(self, key: str, schema: dict[str, Any]) -> Card:
-        from protocols.cards import Card
+        from protocols.exchange.cards import Card
 
         folder = self._folder()
         with locked(folder / "lock"):
@@ -248,7 +248,7 @@ class Site:
         Raises:
             ParameterError: the site has none. PolicyError: the run's is another one.
         """
-        from parties.data.schema import Schema
+        from parties.reader.schema import Schema
 
         own = self._config.get("schema") if "data" in self._config else self._schema
         if own is None:

@@ -1,7 +1,7 @@
 """What a data owner consents to: which plans, which steps in which order, how many decryptions.
 
 The sequence of steps follows from the plan alone. A party answers the next step of the sequence
-and nothing else; a repeated request gets the same bytes again (see `parties.party`). So the number
+and nothing else; a repeated request gets the same bytes again (see `verifier.party`). So the number
 of decryptions and of refreshes is bounded by construction.
 """
 
@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from parties.kernel.private import Terms
+from parties.kernel.rooms import COVER, EVERY, check_protocols, refused
 from protocols.errors import ParameterError, PolicyError
-from protocols.plan import RunPlan
-from protocols.slot_bounds import risk
-from protocols.words import EXACT_SUMS
+
+if TYPE_CHECKING:
+    from protocols.plan.run_plan import RunPlan
 
 ROUNDING = 1e-9
 """Relative slack of a bound that another machine has computed."""
@@ -23,6 +26,7 @@ ROUNDING = 1e-9
 class Policy:
     """A data owner's terms.
 
+    protocols: that it takes part in; the process with rows and keys loads what these need.
     max_epsilon, max_delta: largest privacy loss per run; None for max_epsilon accepts whatever a
     plan can promise, and none where exact_sums says so too. min_colluders: coalition size that the
     noise, and the keys, must withstand.
@@ -40,6 +44,7 @@ class Policy:
         ParameterError: a limit that limits nothing (not a number, negative, infinite).
     """
 
+    protocols: tuple[str, ...] = EVERY
     max_epsilon: float | None = None
     max_delta: float = 1e-5
     min_colluders: int = 0
@@ -51,6 +56,7 @@ class Policy:
     min_rows_apart: int = 10
 
     def __post_init__(self) -> None:
+        check_protocols(self.protocols)
         epsilon = self.max_epsilon
         if epsilon is not None and not 0 < epsilon < math.inf:
             raise ParameterError(
@@ -70,19 +76,31 @@ class Policy:
             if type(value) is not int or value < 0:
                 raise ParameterError(f"{name}={value} must be 0 or more, whole")
 
+    def terms(self) -> Terms:
+        """What the kernel holds every session to, whoever drives it."""
+        return Terms(
+            protocols=self.protocols,
+            exact=self.exact_sums,
+            insecure=self.allow_insecure,
+            colluders=self.min_colluders,
+        )
+
     def check(self, plan: RunPlan) -> None:
         """Refuse a plan outside these terms.
 
         Raises:
             PolicyError: names the field, its value and the bound.
         """
+        cover = plan.cover
+        for need in (plan.protocol, *([COVER] if cover is not None else [])):
+            if need not in self.protocols:
+                raise PolicyError(refused(need, self.protocols))
         if plan.profile != "secure" and not self.allow_insecure:
             raise PolicyError(f"profile={plan.profile!r} is refused: only secure runs are allowed")
         if plan.profile == "secure" and plan.security_bits < self.min_security_bits:
             raise PolicyError(
                 f"security_bits={plan.security_bits} is below {self.min_security_bits}"
             )
-        cover = plan.cover
         if cover is not None and cover - 1 < self.min_colluders:
             raise PolicyError(
                 f"cover={cover} gives {cover} colluding parties every key: this party fears "
@@ -112,6 +130,8 @@ class Policy:
             PolicyError: names the field and the cure.
         """
         if plan.opens_exact_sums and not self.exact_sums:
+            from protocols.words import EXACT_SUMS
+
             needs = "" if self.max_epsilon is None else "without max_epsilon, "
             raise PolicyError(
                 f"the plan has no privacy noise, and {EXACT_SUMS}. This party has not accepted "
@@ -168,6 +188,8 @@ class Policy:
         own = found.largest
         if own is None or stated is None:
             if not self.accept_unbounded:
+                from protocols.numerics.slot_bounds import risk
+
                 missing = found.proof if own is None else f"not stated; {found.proof} gives {own:g}"
                 raise PolicyError(
                     f"slot_bound={stated} of the plan is refused ({missing}): "

@@ -41,19 +41,3 @@ class ProtocolError(CohortError):
     def __init__(self, message: str, culprit: str | None = None) -> None:
         super().__init__(message)
         self.culprit = culprit
-
-
-class LostError(ProtocolError):
-    """Parties did not reply to a step; `parties` names them all."""
-
-    def __init__(self, message: str, parties: tuple[str, ...]) -> None:
-        super().__init__(message, culprit=parties[0] if len(parties) == 1 else None)
-        self.parties = parties
-
-
-class AbortedError(ProtocolError):
-    """A run across machines was aborted; `session` names it."""
-
-    def __init__(self, message: str, session: str, culprit: str | None = None) -> None:
-        super().__init__(message, culprit)
-        self.session = session

@@ -6,7 +6,7 @@ import hashlib
 from urllib.parse import quote
 
 from protocols.errors import ParameterError
-from protocols.messages import COORDINATOR
+from protocols.exchange.messages import COORDINATOR
 
 ENCRYPTED_ROWS, ENCRYPTED_MODEL = "encrypted-rows", "encrypted-model"
 SECURE_AGGREGATION = "secure-aggregation"

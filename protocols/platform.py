@@ -87,16 +87,6 @@ def failure(cause: str, facts: Facts) -> PlatformError:
     return PlatformError(f"ciphercohort cannot run here: {words}. Cure: {CURE}.")
 
 
-def import_failure(error: ImportError) -> PlatformError:
-    """Explain why ``import openfhe`` failed although it is installed on a fitting platform.
-
-    Its extension is of another interpreter, or a shared library does not load: libgomp, or a
-    ``libstdc++`` that is older than openfhe's and comes first on LD_LIBRARY_PATH.
-    """
-    cause = f"openfhe is installed but does not load ({error}; is LD_LIBRARY_PATH set?)"
-    return failure(cause, gather())
-
-
 def check_platform(facts: Optional[Facts] = None) -> None:
     """Make sure that openfhe is there and can fit; facts: of the running interpreter where None.
 
@@ -123,8 +113,12 @@ def guard(facts: Optional[Facts] = None) -> None:
     try:
         check_platform(facts)
     except PlatformError as error:
-        # `python -m sims.cli` imports the package `sims` while argv[0] is still the bare "-m".
+        # `python -m ciphercohort.cli.app` imports packages while argv[0] is still the bare "-m".
         if not sys.argv or (sys.argv[0] != "-m" and Path(sys.argv[0]).name != "cohort"):
             raise
         sys.stderr.write(f"cohort: {error}\n")
         raise SystemExit(2) from None
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"needed: {NEEDS}\nthis is {gather()}\ncure: {CURE}\n")

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from protocols.approximation import Polynomial
+    from protocols.numerics.approximation import Polynomial
 
 Fact = tuple[str, str, str]
 """Name, value, meaning."""
 ATTACK = "the best known attack takes about 2^128 operations (HomomorphicEncryption.org tables)"
 
+INSECURE = "INSECURE: toy ring without any security; for tests only, never with real data"
+NOT_PRIVATE = "NOT PRIVATE: seeded noise can be subtracted by whoever knows the seed"
 EXACT_SUMS = (
     "what opens without noise is a sum over rows, or a model that comes down to one by the rounds "
     "and the rate that are chosen: whoever sees it, an honest coordinator or any one owner, can "

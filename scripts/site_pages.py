@@ -115,7 +115,7 @@ def commands_page() -> str:
     """Every command with its options, as `--help` shows them."""
     from typer.main import get_command
 
-    from sims.cli import app
+    from ciphercohort.cli.app import app
 
     return "# Commands\n\n" + "\n\n".join(_command(get_command(app), ("cohort",)))
 

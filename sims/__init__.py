@@ -1,4 +1,4 @@
-"""Everyone in one process: simulation, data sets, baselines, reports, the command ``cohort``."""
+"""Everyone in one process: simulation, its plaintext twins, data sets; the laboratory."""
 
 from protocols.platform import guard
 

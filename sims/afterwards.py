@@ -8,31 +8,31 @@ from dataclasses import replace
 
 import numpy as np
 
-from parties.data.schema import Label, Schema
-from parties.data.views import by_range
+from ciphercohort.after.inference import infer_by
+from ciphercohort.after.judged import judged
+from ciphercohort.after.judging import check_noise, objective
+from ciphercohort.after.sums import sums_wanted, without_table
+from ciphercohort.job.config import SimulationConfig
+from ciphercohort.job.figures import figures_of
+from ciphercohort.job.layout import EVALUATION_SUM, INFERENCE_SUMS
+from ciphercohort.report.run_folder import RunFolder
+from ciphercohort.results.predict import ReleasedModel
+from ciphercohort.results.promise import Promise
+from ciphercohort.results.result import RunResult
+from parties.reader.schema import Label, Schema
+from parties.reader.views import by_range
 from protocols.errors import ParameterError, PrivacyError
-from protocols.evaluation.figures import LEAST
-from protocols.held_out import HeldOut
-from protocols.inference.budget import EVALUATION_SHARE, TRAINING_SHARE, left_mu
-from protocols.plan import RunPlan
-from protocols.privacy.accounting import compose
+from protocols.plan.held_out import HeldOut
+from protocols.plan.run_plan import RunPlan
 from protocols.privacy.calibrate.one_sum import plan_sum, whole_mu
-from protocols.privacy.mechanism import Mechanism
-from protocols.privacy.sum_certificate import MECHANISM_SHARE
-from sims.config import SimulationConfig
-from sims.figures import figures_of
-from sims.inference import infer_by
-from sims.inference_rows import shards_by_range, with_shards
-from sims.judged import judged
-from sims.judging import check_noise, objective
-from sims.layout import EVALUATION_SUM, INFERENCE_SUMS
+from protocols.privacy.certificates.mechanism import Mechanism
+from protocols.privacy.certificates.sums import MECHANISM_SHARE
+from protocols.privacy.loss.accounting import compose
+from protocols.statistics.evaluation.figures import LEAST
+from protocols.statistics.inference.budget import EVALUATION_SHARE, TRAINING_SHARE, left_mu
 from sims.party_process import PartySpec
-from sims.predict import ReleasedModel
 from sims.prepare import PreparedData
-from sims.promise import Promise
-from sims.result import RunResult
-from sims.run_folder import RunFolder
-from sims.sums import Sums, sums_wanted, without_table
+from sims.simulated_sums import Sums, shards_by_range, with_shards
 
 Spent = tuple[Mechanism, ...]
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sims.config import configured
-from sims.options import PlanOptions, SimulateOptions
+from ciphercohort.job.config import configured
+from ciphercohort.job.options import PlanOptions, SimulateOptions
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from sims.planning import Forecast
-    from sims.result import RunResult
+    from ciphercohort.planning.forecast import Forecast
+    from ciphercohort.results.result import RunResult
     from sims.simulation import OnEvent
 
 
@@ -69,6 +69,7 @@ def plan(
         CohortError: an option or the data are refused.
     """
     config = configured("plan", **options)
-    from sims.planning import forecast, shape_asked
+    from ciphercohort.planning.forecast import forecast
+    from sims.shape import shape_asked
 
     return forecast(*shape_asked(config, rows, features, norm_bound, classes), timing=timing)

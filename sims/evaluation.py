@@ -11,27 +11,27 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from parties.data.schema import Schema
-from parties.data.shard import Shard, encode_shard
-from parties.data.table import Table, read_table
-from parties.data.views import by_range
+from ciphercohort.after.inference import infer_by
+from ciphercohort.after.judged import ALL, HELD_OUT, Evaluation, judged
+from ciphercohort.after.judging import check_noise, objective
+from ciphercohort.after.sums import sums_wanted, without_table
+from ciphercohort.job.config import DEFAULT_DELTA, DEFAULT_PARTIES, SimulationConfig
+from ciphercohort.job.layout import EVALUATION, SUMS, read_status
+from ciphercohort.job.options import FilePath
+from ciphercohort.results.exact_sums import tell
+from ciphercohort.results.predict import ReleasedModel, load_model
+from parties.reader.schema import Schema
+from parties.reader.shard import Shard, encode_shard
+from parties.reader.table import Table, read_table
+from parties.reader.views import by_range
 from protocols.errors import DataError, ParameterError, PrivacyError, SchemaError
-from protocols.evaluation.figures import LEAST
 from protocols.privacy.calibrate.one_sum import whole_mu
-from sims.config import DEFAULT_DELTA, DEFAULT_PARTIES, SimulationConfig
-from sims.exact_sums import tell
+from protocols.statistics.evaluation.figures import LEAST
 from sims.held_out import HeldBack
-from sims.inference import infer_by
-from sims.inference_rows import encoded, with_shards
-from sims.judged import ALL, HELD_OUT, Evaluation, judged
-from sims.judging import check_noise, objective
-from sims.layout import EVALUATION, SUMS, read_status
-from sims.options import FilePath
 from sims.party_process import PartySpec
-from sims.predict import ReleasedModel, load_model
 from sims.prepare import split_rows
+from sims.simulated_sums import Sums, encoded, with_shards
 from sims.simulation import noise_root, party_specs
-from sims.sums import Sums, sums_wanted, without_table
 
 
 def evaluate(

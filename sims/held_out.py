@@ -15,14 +15,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from ciphercohort.job.layout import HELD_BACK, PRIVATE
+from ciphercohort.results.documents import to_json
 from parties.coins import Coin, Coins
-from protocols.documents import Checked, parse_json, read
 from protocols.errors import DataError, ParameterError
-from protocols.held_out import HeldOut
-from protocols.privacy.randomness import SystemRandomness
-from protocols.private_files import write_private
-from sims.documents import to_json
-from sims.layout import HELD_BACK, PRIVATE
+from protocols.exchange.documents import Checked, parse_json, read
+from protocols.exchange.private_files import write_private
+from protocols.plan.held_out import HeldOut
+from protocols.privacy.laws.randomness import SystemRandomness
 from sims.party_process import PartySpec
 from sims.prepare import PreparedData
 

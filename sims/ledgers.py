@@ -13,11 +13,11 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from ciphercohort.job.config import SimulationConfig
 from protocols.errors import ParameterError
+from protocols.exchange.private_files import FOLDER_MODE, write_private
 from protocols.names import file_stem
-from protocols.privacy.ledger import Ledger
-from protocols.private_files import FOLDER_MODE, write_private
-from sims.config import SimulationConfig
+from protocols.privacy.loss.ledger import Ledger
 
 BUDGET = "budget.json"
 DEMO = "demonstration data"

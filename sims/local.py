@@ -18,9 +18,9 @@ from flwr.serverapp import Grid
 
 import coordinator.flower_app as coordinator_app
 import parties.flower_app as party_app
+from ciphercohort.deploy.flower_commands import take_identity
 from protocols.errors import ProtocolError
-from protocols.protocol import may_repeat
-from sims.flower_commands import take_identity
+from protocols.plan.protocol import may_repeat
 
 SERVER_NODE = 1
 

@@ -16,17 +16,18 @@ from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from sklearn.utils import assert_all_finite, check_array, check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from parties.data.cells import cell_text
-from parties.data.schema import Classes, Label, Schema
-from parties.data.shard import ClampCounts, Shard, check_columns, encode_shard
-from parties.data.table import read_table
-from protocols.documents import shown, suggest
+from ciphercohort.job.config import SimulationConfig
+from ciphercohort.job.inputs import SchemaFrom
+from ciphercohort.results.predict import raw_rows
+from parties.reader.cells import cell_text
+from parties.reader.schema import Classes, Label, Schema
+from parties.reader.shard import ClampCounts, Shard, check_columns, encode_shard
+from parties.reader.table import read_table
 from protocols.errors import CohortError, DataError, ParameterError, SchemaError
-from protocols.messages import COORDINATOR
+from protocols.exchange.documents import shown, suggest
+from protocols.exchange.messages import COORDINATOR
 from protocols.names import SECURE_AGGREGATION
-from sims.config import SimulationConfig
-from sims.inputs import SchemaFrom
-from sims.prepare import PreparedData, raw_rows, split_rows
+from sims.prepare import PreparedData, split_rows
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -17,17 +17,18 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from coordinator.coordinator import AskParties, Coordinator, Outcome
 from coordinator.costs import Costs
+from coordinator.errors import LostError
 from coordinator.log import recorded
 from parties.coins import Coins
-from parties.data.shard import Shard
 from parties.flower_app import Handler
 from parties.kernel.private import closed
-from parties.party import Party
 from parties.policy import Policy
-from protocols.errors import LostError, MessageError
-from protocols.messages import public_bytes
-from protocols.privacy.ledger import Ledger
-from protocols.privacy.randomness import SeededRandomness
+from parties.reader.shard import Shard
+from parties.verifier.party import Party
+from protocols.errors import MessageError
+from protocols.exchange.messages import public_bytes
+from protocols.privacy.laws.seeded import SeededRandomness
+from protocols.privacy.loss.ledger import Ledger
 from sims.local import run_session
 
 
@@ -59,7 +60,7 @@ class PartySpec:
 
     def build(self) -> Party:
         """The party."""
-        return Party(
+        return Party.of(
             name=self.name,
             shard=closed(self.shard),
             signing_key=Ed25519PrivateKey.from_private_bytes(self.signing_key),

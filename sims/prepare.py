@@ -17,19 +17,20 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 
-from parties.data.cells import numeric_cells, text_cells
-from parties.data.infer import REGRESSION_SCALING, infer_schema
-from parties.data.look import bounds_notes, clamped_targets, cohort_warnings
-from parties.data.problems import Problems
-from parties.data.schema import Label, Schema
-from parties.data.shard import Shard, encode_columns, encode_shard
-from parties.data.table import read_table
-from protocols.documents import shown, suggest
+from ciphercohort.job.config import SimulationConfig
+from ciphercohort.job.figures import check_kind
+from ciphercohort.job.inputs import GIVEN, INFERRED, SchemaFrom
+from ciphercohort.results.predict import raw_rows
+from parties.reader.cells import numeric_cells, text_cells
+from parties.reader.infer import REGRESSION_SCALING, infer_schema
+from parties.reader.look import bounds_notes, clamped_targets, cohort_warnings
+from parties.reader.problems import Problems
+from parties.reader.schema import Label, Schema
+from parties.reader.shard import Shard, encode_shard
+from parties.reader.table import read_table
 from protocols.errors import DataError, ParameterError, SchemaError
+from protocols.exchange.documents import shown, suggest
 from protocols.models.registry import model_named
-from sims.config import SimulationConfig
-from sims.figures import check_kind
-from sims.inputs import GIVEN, INFERRED, SchemaFrom
 
 RowNumbers = NDArray[np.intp]
 BUILTIN = ("breast_cancer", "diabetes", "iris")
@@ -91,14 +92,6 @@ class PreparedData:
     def offsets(self) -> NDArray[np.float64]:
         """Of all training rows' scores, shape (N,)."""
         return np.concatenate([shard.offset for shard in self.shards.values()])
-
-
-def raw_rows(frame: pd.DataFrame, schema: Schema) -> NDArray[np.float64]:
-    """Rows in the data's own units, neither scaled nor clamped nor clipped; the bias last.
-
-    Returns: float64 array, shape (rows, num_features). Unknown categories are all zeros.
-    """
-    return np.column_stack([encode_columns(frame, schema.columns), np.ones(len(frame))])
 
 
 def prepare(config: SimulationConfig, rng: np.random.Generator) -> PreparedData:

@@ -10,9 +10,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.data.schema import Schema, Weight
-from protocols.documents import shown
+from parties.reader.schema import Schema, Weight
 from protocols.errors import DataError, ParameterError, SchemaError
+from protocols.exchange.documents import shown
 from sims.owners import Rows, free_name, naming
 
 Array = NDArray[np.float64]

@@ -18,47 +18,47 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from ciphercohort.after.inference_cost import doubts
+from ciphercohort.job.config import SimulationConfig
+from ciphercohort.job.figures import check_kind, figures_of, new_draw, settled
+from ciphercohort.job.inputs import schema_notes, with_inputs
+from ciphercohort.job.layout import MESSAGES, SECOND_MOMENT, TRANSCRIPT
+from ciphercohort.planning.predicted import predicted_run
+from ciphercohort.planning.within import choose
+from ciphercohort.report.run_folder import RunFolder
+from ciphercohort.results.cover_words import missing_words, with_cover
+from ciphercohort.results.exact_sums import opens_exact_sums, tell
+from ciphercohort.results.result import Array, Figures, RunResult, scored
+from ciphercohort.results.slot_report import unproven_warnings
 from coordinator.coordinator import Coordinator, Observer
 from coordinator.costs import Costs
 from coordinator.dask_workers import workers_of
 from coordinator.replay import evidence as read_evidence
 from parties.coins import Coins
-from parties.data.look import filled_totals
-from parties.data.shard import Shard
 from parties.policy import Policy
+from parties.reader.look import filled_totals
+from parties.reader.shard import Shard
 from protocols.errors import ParameterError
-from protocols.evaluation.figures import LEAST
-from protocols.messages import new_signing_key, public_bytes
+from protocols.exchange.messages import new_signing_key, public_bytes
+from protocols.exchange.private_files import FOLDER_MODE
+from protocols.exchange.transcript import Transcript
 from protocols.models.model import Model
 from protocols.models.registry import model_named
 from protocols.names import check_colluders_of_sums
-from protocols.plan import Member, RunPlan
+from protocols.plan.published import published
+from protocols.plan.run_plan import Member, RunPlan
 from protocols.privacy.calibrate.calibration import Calibration, calibrate
-from protocols.privacy.randomness import SeededRandomness
-from protocols.private_files import FOLDER_MODE
-from protocols.published import published
-from protocols.transcript import Transcript
-from protocols.workers import KINDS
+from protocols.privacy.laws.seeded import SeededRandomness
+from protocols.statistics.evaluation.figures import LEAST
+from protocols.steps.workers import KINDS
 from sims.afterwards import check_evaluation, follow
-from sims.config import SimulationConfig
-from sims.cover_words import missing_words, with_cover
-from sims.exact_sums import opens_exact_sums, tell
-from sims.figures import check_kind, figures_of, new_draw, settled
 from sims.held_out import HeldBack, used
-from sims.inference_cost import doubts
-from sims.inference_rows import as_parties, with_shards
-from sims.inputs import schema_notes, with_inputs
-from sims.layout import MESSAGES, SECOND_MOMENT, TRANSCRIPT
 from sims.ledgers import dataset_of, open_ledger
 from sims.party_process import PartySpec, Ran, run_parties
-from sims.predicted import predicted_run
 from sims.prepare import PreparedData, prepare
-from sims.result import Array, Figures, RunResult, scored
-from sims.run_folder import RunFolder
-from sims.slot_report import unproven_warnings
+from sims.simulated_sums import as_parties, with_shards
 from sims.twin import OPTIMA, fit_unclipped
 from sims.twins import twin_of
-from sims.within import choose
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from parties.kernel.sums.row_function import Contributor
-from protocols.gradients import GradientPlan, Vector, run_rule
-from protocols.messages import Exchange
-from protocols.privacy.randomness import RandomSource
+from protocols.exchange.messages import Exchange
+from protocols.privacy.laws.randomness import RandomSource
+from protocols.sums.plan import GradientPlan, Vector, run_rule
 
 
 def run_in_plain(

@@ -13,14 +13,14 @@ from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, PoissonRegressor
 
+from ciphercohort.results.result import Course, Figures, shifted
 from protocols.models.improved_lffr import ImprovedLffr
 from protocols.models.poisson import Poisson
 from protocols.models.registry import model_named
-from protocols.privacy.randomness import RandomSource
-from protocols.rows import RowsPlan
-from protocols.train import PlainGradient, train_plain
+from protocols.privacy.laws.randomness import RandomSource
+from protocols.rows.plan import RowsPlan
+from protocols.rows.training import PlainGradient, train_plain
 from sims.regression_twin import ridge_solution
-from sims.result import Course, Figures, shifted
 
 Array = NDArray[np.float64]
 # The optimum is regularised this little only so that it exists for separable data.

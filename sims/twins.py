@@ -13,24 +13,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.kernel.sums.symmetric import square
-from parties.objectives import open_contributor
+from ciphercohort.results.result import Course, Figures, shifted, with_offset
+from parties.kernel.integers.symmetric import square
+from parties.verifier.objectives import open_contributor
 from protocols.errors import ParameterError
-from protocols.gradients import GradientPlan
-from protocols.gram_plan import GramPlan
-from protocols.lffr import LffrPlan
-from protocols.lffr_model_plan import LffrModelPlan
-from protocols.model_plan import ModelPlan
+from protocols.gram.plan import GramPlan
+from protocols.model.lffr_plan import LffrModelPlan
+from protocols.model.plan import ModelPlan
 from protocols.models.registry import model_named
-from protocols.objectives import RowObjective
-from protocols.plan import RunPlan
+from protocols.plan.run_plan import RunPlan
 from protocols.privacy.calibrate.whitened import Moment
-from protocols.rows import RowsPlan
+from protocols.rows.lffr_plan import LffrPlan
+from protocols.rows.plan import RowsPlan
+from protocols.sums.objectives import RowObjective
+from protocols.sums.plan import GradientPlan
 from sims.lffr_twin import run_lffr_twin
 from sims.party_process import PartySpec
 from sims.prepare import PreparedData
 from sims.regression_twin import run_gram_twin, unlearnt
-from sims.result import Course, Figures, shifted, with_offset
 from sims.sums_twin import run_in_plain
 from sims.twin import OPTIMA, run_twin
 

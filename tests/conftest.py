@@ -8,6 +8,8 @@ from hypothesis import settings
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
+pytest_plugins = ["tests.sims.fixtures"]
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files with slow tests come first: short ones are left for the end, when a process waits.

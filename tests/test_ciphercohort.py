@@ -16,15 +16,15 @@ import pandas as pd
 import pytest
 
 import ciphercohort
+from ciphercohort.cli.app import app
+from ciphercohort.job.config import DEPLOY, FORMER, PLAN, SIMULATE, configured, kinds
+from ciphercohort.job.options import DeployOptions, PlanOptions, SimulateOptions, option_name
+from ciphercohort.results.result import RunResult
 from protocols.errors import CohortError, ParameterError
-from sims.cli import app
-from sims.config import DEPLOY, FORMER, PLAN, SIMULATE, configured, kinds
-from sims.options import DeployOptions, PlanOptions, SimulateOptions, option_name
-from sims.result import RunResult
-from sims.studies.noise.grid import Cell, Grid
-from tests.scripts import ROOT
+from sims.lab.studies.noise.grid import Cell, Grid
+from tests.house.test_imports import PACKAGES
 from tests.sims.model_runs import cohort
-from tests.test_imports import PACKAGES
+from tests.support.scripts import ROOT
 
 NAMES = {
     *("Coordinator", "FederatedLogisticRegression", "FederatedRegression", "Party"),

@@ -14,31 +14,31 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parties.data.schema import Label, Schema
 from parties.kernel import private
-from parties.kernel import sums_session as sums_session_of_kernel
-from parties.kernel.key_share import KeyShare
-from parties.kernel.sheet import KeysSheet
-from parties.party import REFUSED, Party
+from parties.kernel.keys.key_share import KeyShare
+from parties.kernel.keys.sheet import KeysSheet
+from parties.kernel.sums import session as sums_session_of_kernel
 from parties.policy import Policy
-from protocols import decrypt
-from protocols.approximation import sigmoid_approximation
+from parties.reader.schema import Label, Schema
+from parties.verifier.party import REFUSED, Party
 from protocols.ckks.flooding import Flooding
 from protocols.errors import CohortError, DataError, PolicyError, PrivacyError, ProtocolError
-from protocols.messages import Ask, Body
-from protocols.plan import RunPlan
-from protocols.privacy import sensitivity
-from protocols.privacy.budget import GRID_MARGIN, Budget
-from protocols.privacy.certificate import Certificate
-from protocols.privacy.randomness import SeededRandomness
-from protocols.privacy.search import find_setting
-from protocols.privacy.sensitivity import Sensitivity
-from protocols.privacy.shares import NoiseSplit, gaussian_shares
-from tests import exact
-from tests.helpers import NOISE, Believing, half_of, make_session, unit_columns
-from tests.joint import joint_keys
+from protocols.exchange.messages import Ask, Body
+from protocols.numerics.approximation import sigmoid_approximation
+from protocols.plan.run_plan import RunPlan
+from protocols.privacy.certificates import sensitivity
+from protocols.privacy.certificates.certificate import Certificate
+from protocols.privacy.certificates.sensitivity import Sensitivity
+from protocols.privacy.laws.seeded import SeededRandomness
+from protocols.privacy.laws.shares import NoiseSplit, gaussian_shares
+from protocols.privacy.loss.budget import GRID_MARGIN, Budget
+from protocols.privacy.search.search import find_setting
+from protocols.steps import decrypt
 from tests.protocols.privacy.checks import std_accepted
-from tests.sessions import FIRST, N, asked, reply_of, run_until, small, sums_session
+from tests.support import exact
+from tests.support.helpers import NOISE, Believing, half_of, make_session, unit_columns
+from tests.support.joint import joint_keys
+from tests.support.sessions import FIRST, N, asked, reply_of, run_until, small, sums_session
 
 Patch = pytest.MonkeyPatch
 SPLIT, SIGMA = NoiseSplit(parties=10, colluders=3), 0.02

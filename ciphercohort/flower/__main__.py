@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from ciphercohort.flower.memory import Owner
-from protocols.private_files import private_folder
+from protocols.exchange.private_files import private_folder
 
 
 def main() -> int:

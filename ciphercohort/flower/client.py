@@ -41,7 +41,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 from ciphercohort.flower import lots, named
 from ciphercohort.flower.contributions import CHECK, Cut, num_exact
 from ciphercohort.flower.members import Entry, Roster, pair_keys, refused, trusted
-from ciphercohort.flower.memory import RECORD, Memory, Owner, alone
+from ciphercohort.flower.memory import RECORD, Memory, Owner, alone, own_record
 from ciphercohort.flower.plan import SumPlan
 from ciphercohort.flower.records import (
     LARGEST_METRIC,
@@ -66,8 +66,8 @@ from protocols.aggregate import one_time, residues
 from protocols.aggregate.quorum import MIN_CLIENTS, Quorum
 from protocols.aggregate.words import Words, to_bytes
 from protocols.errors import CohortError, DataError, MessageError, PolicyError, ProtocolError
-from protocols.privacy.randomness import ExpandedRandomness, RandomSource
-from protocols.serialise import parse
+from protocols.exchange.serialise import parse
+from protocols.privacy.laws.randomness import ExpandedRandomness, RandomSource
 
 AppFunction = Callable[[Message, Context], Message]
 log = logging.getLogger("flwr.secure-sum")
@@ -103,7 +103,7 @@ class Client:
         Raises:
             CohortError: it is refused, or the app's function failed.
         """
-        config = self._message.content.config_records.get(RECORD)
+        config = own_record(self._message.content)
         if config is None:
             raise PolicyError(
                 "the server asks for a reply in the clear: wrap its strategy in "
@@ -347,7 +347,7 @@ class Client:
 
     def _own_content(self) -> RecordDict:
         """What the app's own function returns to the app's own message."""
-        step = self._message.content.config_records.pop(RECORD)
+        step = self._message.content.pop(RECORD)
         try:
             reply = self._call_next(self._message, self._context)
         except Exception:
@@ -396,8 +396,9 @@ class Client:
         sums, cut = reply.layout.sums, Cut(weights=not reply.weight_fits)
         kind = np.dtype(np.uint64 if plan.wide else np.uint32)
         extremes = named.words(sums, reply.sums, kind, self._randomness)
-        values, zeros = np.empty(reply.layout.length, kind), np.zeros(CHECK, kind)
-        words = np.concatenate([values, *extremes, zeros])
+        rest = np.concatenate([*extremes, np.zeros(CHECK, kind)])
+        words = np.empty(reply.layout.length + len(rest), kind)
+        words[reply.layout.length :] = rest
         factor = reply.weight / plan.weight_scale * plan.units(clients)
         most = plan.most(clients)
         # Beyond float32's exponents no product with a factor is right.

@@ -13,7 +13,7 @@ Row i of every array is what record `chosen[i]` alone would add to the model of 
 function of this record and of what the server sent. These rows stay in the client: the mod scales
 each record's, over all arrays, to the plan's clip, cuts them to whole units, and adds them up with
 the client's noise. Each record joins with the plan's chance, by a coin of its own that nobody else
-sees, which is the mechanism of `protocols.privacy.poisson`.
+sees, which is the mechanism of `protocols.privacy.loss.poisson`.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from ciphercohort.flower.plan import Privacy
 from ciphercohort.flower.records import Bases, numbers_of
 from protocols.aggregate.quorum import Quorum
 from protocols.errors import DataError, PolicyError
-from protocols.privacy.discrete import discrete_gaussian
-from protocols.privacy.randomness import RandomSource
+from protocols.privacy.laws.discrete import discrete_gaussian
+from protocols.privacy.laws.randomness import RandomSource
 
 Integers = NDArray[np.int64]
 

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from protocols.errors import MessageError, PolicyError, ProtocolError
-from protocols.serialise import parse
+from protocols.exchange.serialise import parse
 
 KEY_BYTES = 32
 # Characters of one field of an entry, of an entry, and of a roster of 1024.

@@ -19,14 +19,14 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from flwr.app import ConfigRecord, Context
+from flwr.app import ConfigRecord, Context, RecordDict
 
 from ciphercohort.flower.members import KEY_BYTES
 from ciphercohort.flower.rounds import LEAST_SHARE
 from protocols.errors import ParameterError
-from protocols.locks import locked
-from protocols.private_files import erase, private_folder, write_private
-from protocols.serialise import parse
+from protocols.exchange.locks import locked
+from protocols.exchange.private_files import erase, private_folder, write_private
+from protocols.exchange.serialise import parse
 
 RECORD = "secure-sum"
 _SETTINGS = ("home", "name", "pins", "admit", "min-clients", "epsilon", "delta")
@@ -193,9 +193,15 @@ def _path(context: Context, home: Path) -> Path:
     return home / f"run-{context.run_id}.json"
 
 
+def own_record(content: RecordDict) -> ConfigRecord | None:
+    """Ours, if there is one: `config_records` would go through all records."""
+    found = content.get(RECORD)
+    return found if isinstance(found, ConfigRecord) else None
+
+
 def _stored(context: Context, owner: Owner) -> dict[str, Any]:
     if owner.home is None:
-        record = context.state.config_records.get(RECORD)
+        record = own_record(context.state)
         text = None if record is None else str(record["memory"])
     else:
         path = _path(context, owner.home)

@@ -10,7 +10,7 @@ from typing import Any
 from protocols.aggregate.one_time import largest_units
 from protocols.aggregate.quorum import Quorum
 from protocols.errors import MessageError, ParameterError
-from protocols.serialise import parse
+from protocols.exchange.serialise import parse
 
 # Deviations of the summed noise that have room beside the summed updates.
 _ROOM = 12.0
@@ -117,8 +117,8 @@ class Privacy:
             records=records,
         )
         # Loads accountants, which a client without privacy never needs.
-        from protocols.privacy.gdp import mu_for_epsilon
-        from protocols.privacy.poisson import poisson_noise_multiplier
+        from protocols.privacy.loss.gdp import mu_for_epsilon
+        from protocols.privacy.loss.poisson import poisson_noise_multiplier
 
         share = NOISE_SHARE * delta
         if sampling < 1:

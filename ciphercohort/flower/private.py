@@ -2,7 +2,7 @@
 
 Accounting is the client's own and counts the rounds in which it takes part, whoever chose them.
 Without coins: k rounds of a sum that one client moves by at most 2 C, noise of std z C, are exactly
-mu-Gaussian-DP with mu = 2 sqrt(k) / z. With secret coins: `protocols.privacy.poisson`. The noise is
+mu-Gaussian-DP with mu = 2 sqrt(k) / z. With secret coins: `privacy.loss.poisson`. The noise is
 discrete, of 2^20 units and more a share: what that costs stands beside delta (`privacy.grid`).
 The encryption's own noise counts for nothing.
 """
@@ -21,13 +21,13 @@ from ciphercohort.flower.plan import NOISE_SHARE, Privacy
 from ciphercohort.flower.records import Bases, Reply, differences
 from protocols.aggregate.quorum import Quorum
 from protocols.errors import PrivacyError
-from protocols.privacy.accounting import GaussianEvent
-from protocols.privacy.discrete import discrete_gaussian
-from protocols.privacy.gdp import epsilon_for_mu
-from protocols.privacy.grid import discretisation_delta
-from protocols.privacy.ledger import Ledger
-from protocols.privacy.poisson import poisson_epsilon
-from protocols.privacy.randomness import RandomSource
+from protocols.privacy.laws.discrete import discrete_gaussian
+from protocols.privacy.laws.grid import discretisation_delta
+from protocols.privacy.laws.randomness import RandomSource
+from protocols.privacy.loss.accounting import GaussianEvent
+from protocols.privacy.loss.gdp import epsilon_for_mu
+from protocols.privacy.loss.ledger import Ledger
+from protocols.privacy.loss.poisson import poisson_epsilon
 
 DATASET = "client"
 

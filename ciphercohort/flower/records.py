@@ -20,7 +20,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
 from protocols.errors import DataError, MessageError
-from protocols.serialise import parse
+from protocols.exchange.serialise import parse
 
 Values = NDArray[np.float64]
 # Values handled at once: they stay in cache.
@@ -270,8 +270,8 @@ class Reply:
         """
         arrays, values, metrics, sums = [], [], [], []
         for legacy in _LEGACY:
-            status = content.config_records.get(f"{legacy}.status")
-            if status is not None and status["code"] != 0:
+            status = content.get(f"{legacy}.status")
+            if isinstance(status, ConfigRecord) and status["code"] != 0:
                 raise DataError("the client reports that its own function failed")
         for name, record in content.array_records.items():
             for key, array in bases.in_order(record).items():

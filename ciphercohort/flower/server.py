@@ -26,7 +26,7 @@ from ciphercohort.flower.closed import Closed
 from ciphercohort.flower.contributions import CHECK, COUNTS, Cut, Total, model_of, same_model
 from ciphercohort.flower.exchange import Exchange, sentences
 from ciphercohort.flower.grids import WrappedGrid
-from ciphercohort.flower.memory import RECORD
+from ciphercohort.flower.memory import RECORD, own_record
 from ciphercohort.flower.plan import Privacy, SumPlan
 from ciphercohort.flower.records import LARGEST_WEIGHT, Bases, build
 from ciphercohort.flower.rounds import LEAST_SHARE, QUERY, SUM, round_context
@@ -285,7 +285,7 @@ class SecureGrid(WrappedGrid):
         group = requests[0].metadata.group_id
 
         def add(node: int, reply: Message) -> None:
-            record = reply.content.config_records.get(RECORD)
+            record = own_record(reply.content)
             if record is not None and record.get("stale"):
                 self._session.forget(node)
                 raise MessageError("its keys are gone; it is asked for new ones")

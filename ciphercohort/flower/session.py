@@ -18,7 +18,7 @@ from flwr.app import ConfigRecord, Message, RecordDict
 
 from ciphercohort.flower.exchange import LATE, Exchange, sentences, shown
 from ciphercohort.flower.members import Entry, Roster
-from ciphercohort.flower.memory import RECORD
+from ciphercohort.flower.memory import RECORD, own_record
 from ciphercohort.flower.rounds import KEYS, ROSTER
 from protocols.aggregate.quorum import MIN_CLIENTS
 from protocols.errors import CohortError, MessageError, ProtocolError
@@ -175,7 +175,7 @@ def expelled(refusals: Mapping[int, Iterable[int]], newcomers: set[int]) -> set[
 
 def _refusals(reply: Message) -> dict[str, str]:
     """Whom a member refuses, and why, by identity; {} for none."""
-    record: Mapping[str, Any] = reply.content.config_records.get(RECORD) or {}
+    record: Mapping[str, Any] = own_record(reply.content) or {}
     named, reasons = record.get("refused", []), record.get("reasons", [])
     texts = [each for part in (named, reasons) if isinstance(part, list) for each in part]
     if len(texts) != 2 * len(named) or not all(isinstance(each, str) for each in texts):
@@ -197,7 +197,7 @@ def step_record(step: str, fields: Mapping[str, Any]) -> ConfigRecord:
 
 def field(reply: Message, name: str, kind: type) -> Any:
     """Of our record in a reply. Raises MessageError: it is not there."""
-    record = reply.content.config_records.get(RECORD)
+    record = own_record(reply.content)
     value = None if record is None else record.get(name)
     if not isinstance(value, kind):
         raise MessageError(f"a reply without {name!r}: does the ClientApp have secure_sum_mod?")

@@ -1,1 +1,5 @@
 """The party agent: its folder, sockets, store and consent."""
+
+from protocols.platform import guard
+
+guard()

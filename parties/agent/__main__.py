@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-import signal
 import sys
-import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -35,27 +33,23 @@ def serve(folder: Path, passphrase: str) -> int:
     """The agent of a folder, until the input ends or the process is told to stop.
 
     Raises:
-        CohortError: see `build_agent` and `AgentServer`.
+        CohortError: see `Owner.of` and `process.serve`.
     """
-    from parties.agent.server import AgentServer
-    from parties.agent.settings import Settings, build_agent
+    from parties.agent import process
+    from parties.agent.driving import Driving
+    from parties.agent.owner import Owner
+    from parties.agent.settings import Settings
 
     settings = Settings.load(folder)
-    agent = build_agent(settings, passphrase)
-    server = AgentServer(agent, Path(settings.socket), settings.relay_uid)
-
-    def stop(*_: object) -> None:
-        server.stop()
-
-    def last_input() -> None:
-        sys.stdin.read()
-        stop()
-
-    for sign in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(sign, stop)
-    threading.Thread(target=last_input, daemon=True).start()
-    tell({"socket": settings.socket})
-    server.serve()
+    owner, driving = Owner.of(settings, passphrase), Driving.of(settings)
+    process.serve(
+        owner,
+        driving,
+        Path(settings.socket),
+        lambda: tell({"socket": settings.socket}),
+        relay_uid=settings.relay_uid,
+        ends_with_input=True,
+    )
     return 0
 
 

@@ -16,12 +16,12 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from parties.agent.consent import Consent
+from parties.agent.settings import Limits
 from parties.agent.store import SessionStore
-from parties.party import Party
 from parties.policy import Policy
-from protocols.documents import Checked, check_durations
+from parties.verifier.party import Party
 from protocols.errors import PolicyError
-from protocols.messages import (
+from protocols.exchange.messages import (
     COORDINATOR,
     DEFAULT_SIZE_CAP,
     UNHEARD,
@@ -31,29 +31,13 @@ from protocols.messages import (
     digest,
     encode,
 )
-from protocols.plans import plan_from_dict
-from protocols.protocol import ABORT
-from protocols.statement import make_statement
+from protocols.plan.kinds import plan_from_dict
+from protocols.plan.protocol import ABORT
+from protocols.plan.statement import make_statement
 
 log = logging.getLogger(__name__)
 
 FINISHED = "finished"
-
-
-class Limits(Checked, frozen=True):
-    """How long a session may last.
-
-    idle_seconds: between two messages; session_seconds: in all. After either the key share is
-    erased and every later message is refused.
-    """
-
-    idle_seconds: float = 1800.0
-    session_seconds: float = 24 * 3600.0
-
-    def __post_init__(self) -> None:
-        """Refuse a limit that limits nothing."""
-        Checked.__post_init__(self)
-        check_durations(self, "idle_seconds", "session_seconds")
 
 
 class Agent:

@@ -9,9 +9,9 @@ import msgspec
 
 from parties.agent.vault import Vault
 from parties.coins import Coin, Coins
-from protocols.documents import parse_json, read
-from protocols.privacy.randomness import RandomSource
-from protocols.private_files import write_private
+from protocols.exchange.documents import parse_json, read
+from protocols.exchange.private_files import write_private
+from protocols.privacy.laws.randomness import RandomSource
 
 LABEL = "held-out coins"
 

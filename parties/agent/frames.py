@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import socket
 import struct
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from protocols.errors import MessageError, ParameterError, ProtocolError
-from protocols.messages import DEFAULT_SIZE_CAP
+from parties.agent.doors import address, check_path, owner_path
+from protocols.errors import MessageError, ProtocolError
+from protocols.exchange.messages import DEFAULT_SIZE_CAP
 
 MAGIC = b"CPHA"
 MESSAGE, STATUS, CONSENT, GIVE_UP, STATEMENT = b"M", b"S", b"C", b"X", b"T"
@@ -27,9 +26,6 @@ CONTROL_CAP = 1 << 16
 _HEAD = struct.Struct(">4sc8s")
 _CHUNK = 1 << 20
 _PEER = struct.Struct("3i")  # pid, uid, gid
-OWNER_ENDING = ".owner"
-# sun_path has 108 bytes; FOLDER/NAME, with FOLDER of at most 30.
-MAX_NAME_BYTES = 64
 
 
 def send_frame(connection: socket.socket, kind: bytes, payload: bytes) -> None:
@@ -78,42 +74,6 @@ def peer_uid(connection: socket.socket) -> int:
     """User of the process at the other end, from the kernel."""
     raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
     return int(_PEER.unpack(raw)[1])
-
-
-def check_path(path: Path) -> Path:
-    """An absolute path of a socket, in a folder however deep: see `address`.
-
-    Raises:
-        ParameterError: it is relative, or its name is too long.
-    """
-    if not path.is_absolute() or len(os.fsencode(path.name)) > MAX_NAME_BYTES:
-        raise ParameterError(
-            f"socket={str(path)!r} must be an absolute path with a name of at most "
-            f"{MAX_NAME_BYTES} bytes"
-        )
-    return path
-
-
-@contextlib.contextmanager
-def address(path: Path) -> Iterator[str]:
-    """What to bind or to connect to for the socket `path`, while the context lasts.
-
-    A Unix socket's address holds 107 bytes, a folder's path 4,095: the folder is named by a
-    descriptor.
-
-    Raises:
-        OSError: there is no such folder, or it is not ours to enter.
-    """
-    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
-    try:
-        yield f"/proc/self/fd/{folder}/{path.name}"
-    finally:
-        os.close(folder)
-
-
-def owner_path(path: Path) -> Path:
-    """The owner's own socket, beside the one of the relay."""
-    return check_path(path.with_name(f"{path.name}{OWNER_ENDING}"))
 
 
 class AgentClient:

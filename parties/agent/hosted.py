@@ -18,7 +18,6 @@ import logging
 import os
 import shutil
 import sys
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -28,30 +27,27 @@ import pandas as pd
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from parties import launch
-from parties.agent.agent import Agent, Limits
-from parties.agent.consent import Consent
+from parties.agent import process
+from parties.agent.driving import Driving
+from parties.agent.owner import Owner
 from parties.agent.run_folder import CARD, LEFT, LOG, MEMBERS, SOCKET
-from parties.agent.server import AgentServer
 from parties.agent.settings import STATE, Allowance
 from parties.agent.store import SessionStore
-from parties.data.schema import Schema
-from parties.data.table import Table
-from parties.data.views import encode_with_views
-from parties.party import Party
 from parties.policy import Policy
-from protocols.cards import Card, check_key
-from protocols.documents import Checked, parse_json, read
+from parties.reader.schema import Schema
+from parties.reader.table import Table
+from parties.reader.views import encode_with_views
 from protocols.errors import CohortError, ParameterError
-from protocols.messages import public_bytes
+from protocols.exchange.cards import Card, check_key
+from protocols.exchange.documents import Checked, parse_json, read
+from protocols.exchange.messages import public_bytes
+from protocols.exchange.private_files import erase, private_folder, write_private
 from protocols.names import check_name
-from protocols.privacy.ledger import Ledger
-from protocols.privacy.randomness import SystemRandomness
-from protocols.private_files import erase, private_folder, write_private
+from protocols.privacy.loss.ledger import Ledger
 
 log = logging.getLogger(__name__)
 
 IDENTITY, LEDGER = "identity.key", "ledger.jsonl"
-_LOOK_SECONDS = 1.0
 
 
 class Hosted(Checked, frozen=True):
@@ -107,45 +103,26 @@ class Hosted(Checked, frozen=True):
         return {n: key for n, key in found.items() if self.pins is None or key in self.pins}
 
 
-def build(hosted: Hosted, rows: Table) -> tuple[Agent, Card]:
-    """The agent, and what everybody may know of its site; the rows are encoded here, once.
+def build(hosted: Hosted, rows: Table) -> tuple[Owner, Card]:
+    """The owner, and what everybody may know of its site; the rows are encoded here, once.
 
     Raises:
         CohortError: the rows do not fit the schema.
     """
     schema, key = Schema.from_dict(hosted.schema), hosted.identity()
     shard, views = encode_with_views(rows, schema)
-    ledger, store = hosted.ledger(), SessionStore(Path(hosted.folder) / STATE, None)
-
-    def make_party() -> Party:
-        return Party(
-            name=hosted.name,
-            shard=shard,
-            signing_key=key,
-            coordinator_key=hosted.coordinator_key,
-            policy=hosted.policy,
-            randomness=SystemRandomness(),
-            ledger=ledger,
-            # Not the node's number, which the SuperLink gives out: each would have a budget.
-            dataset=Path(hosted.data).name or "rows",
-            views=views,
-        )
-
-    agent = Agent(
+    owner = Owner(
         name=hosted.name,
-        make_party=make_party,
-        policy=hosted.policy,
+        rows=shard,
+        views=views,
+        schema=schema,
         signing_key=key,
-        coordinator_key=hosted.coordinator_key,
-        store=store,
-        consent=Consent(
-            hosted.name,
-            store,
-            ask=False,
-            own_key=public_bytes(key),
-            norm_bound=schema.norm_bound,
-            peers=hosted.members,
-        ),
+        store=SessionStore(Path(hosted.folder) / STATE, None),
+        terms=hosted.policy.terms(),
+        peers=hosted.members,
+        ledger=hosted.ledger(),
+        # Not the node's number, which the SuperLink gives out: each would have a budget.
+        dataset=Path(hosted.data).name or "rows",
     )
     card = Card(
         name=hosted.name,
@@ -155,29 +132,18 @@ def build(hosted: Hosted, rows: Table) -> tuple[Agent, Card]:
         num_features=shard.num_features,
         schema=schema.digest(),
     )
-    return agent, card
+    return owner, card
 
 
-def _until_left(folder: Path, agent: Agent, server: AgentServer) -> None:
-    """Stop once the site has left the run, or nobody has asked anything for long."""
-    pause, silence = threading.Event(), Limits().idle_seconds
-    while (folder / CARD).exists() and agent.status()["silent_seconds"] < silence:
-        pause.wait(_LOOK_SECONDS)
-    server.stop()
-
-
-def _start() -> tuple[Hosted, Agent, AgentServer]:
+def _start() -> tuple[Hosted, Owner, Card]:
     source = sys.stdin.buffer
     hosted: Hosted = read(json.loads(source.readline()), Hosted, "the site")
-    folder = private_folder(Path(hosted.folder))
+    private_folder(Path(hosted.folder))
     path = Path(hosted.data)
     if hosted.data and not path.exists():
         raise ParameterError(f"cohort-data={hosted.data!r} is not there")
     rows = path if hosted.data else pd.read_parquet(io.BytesIO(source.read()))
-    agent, card = build(hosted, rows)
-    server = AgentServer(agent, folder / SOCKET)
-    write_private(folder / CARD, card.to_json().encode())
-    return hosted, agent, server
+    return hosted, *build(hosted, rows)
 
 
 def main() -> int:
@@ -185,17 +151,24 @@ def main() -> int:
     launch.no_core_files()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     try:
-        hosted, agent, server = _start()
+        hosted, owner, card = _start()
+        folder = Path(hosted.folder)
+        driving = Driving(
+            coordinator_key=hosted.coordinator_key,
+            policy=hosted.policy,
+            card=str(folder / CARD),
+        )
+
+        def ready() -> None:
+            print(json.dumps({"ready": hosted.name}), flush=True)
+            _to_log(folder)
+
+        write_private(folder / CARD, card.to_json().encode())
+        with open(_log_file(folder), "wb") as output:
+            process.serve(owner, driving, folder / SOCKET, ready, output=output.fileno())
     except CohortError as error:
         print(json.dumps({"refused": str(error)}), flush=True)
         return 1
-    print(json.dumps({"ready": hosted.name}), flush=True)
-    folder = Path(hosted.folder)
-    _to_log(folder)
-    watcher = threading.Thread(target=_until_left, args=(folder, agent, server))
-    watcher.start()
-    server.serve()
-    watcher.join()
     _forget(folder)
     return 0
 
@@ -209,10 +182,14 @@ def _forget(folder: Path) -> None:
             erase(path)
 
 
+def _log_file(folder: Path) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+    return os.open(folder / LOG, flags, 0o600)
+
+
 def _to_log(folder: Path) -> None:
     """From now on nobody reads what this process says."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
-    handle = os.open(folder / LOG, flags, 0o600)
+    handle = _log_file(folder)
     for stream in (1, 2):
         os.dup2(handle, stream)
     os.close(handle)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parties.recompute import recompute
+from parties.verifier.recompute import recompute
 from protocols.errors import CohortError
-from protocols.plan import RunPlan
-from protocols.protocol import protocol_of
+from protocols.plan.protocol import protocol_of
+from protocols.plan.run_plan import RunPlan
 from protocols.words import EXACT_SUMS, HOLDS
 
 

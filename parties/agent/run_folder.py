@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from protocols.errors import PolicyError
-from protocols.private_files import private_folder
+from protocols.exchange.private_files import private_folder
 
 SOCKET, CARD, MEMBERS, LOG = "agent.sock", "card.json", "members.json", "agent.log"
 LEFT = "left"

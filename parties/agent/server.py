@@ -8,53 +8,36 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import socket
 import socketserver
-import stat
-import sys
 import threading
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from parties.agent import frames
 from parties.agent.agent import Agent
+from parties.agent.doors import CONNECTIONS, Doors
 from protocols.errors import CohortError, MessageError, ParameterError, PolicyError
-from protocols.private_files import FOLDER_MODE
 
 log = logging.getLogger(__name__)
 
-# Requests that are served at once, on each socket; more wait to be accepted.
-CONNECTIONS = 8
 FRAME_SECONDS = 120.0
 _TICK_SECONDS = 0.5
 FAILED = b"the request is malformed, or the agent failed: see its own log"
 """All that a relay hears of an error of another type."""
 Answer = Callable[[bytes, bytes], bytes]
-OURS = ("ciphercohort", "coordinator", "parties", "protocols", "sims")
 
 
 class AgentServer:
-    """Serves an agent until `stop`.
+    """Serves an agent on both its sockets until `stop`; told: what its status says beside."""
 
-    path: of the relay's socket, mode 0600, or 0660 where a relay of another user (`relay_uid`, in
-    the socket's group) connects; the owner's socket beside it has mode 0600.
-
-    Raises:
-        ParameterError: another agent serves this socket, or the path is something else.
-    """
-
-    def __init__(self, agent: Agent, path: Path, relay_uid: int | None = None) -> None:
-        own = {os.getuid()}
-        relays = own if relay_uid is None else {*own, relay_uid}
-        self._agent, self._stopping = agent, threading.Event()
-        self._relay = _Door(path, relays, agent.size_cap, self._message)
-        try:
-            self._owner = _Door(frames.owner_path(path), own, frames.CONTROL_CAP, self._control)
-        except BaseException:
-            self._relay.server_close()
-            raise
+    def __init__(
+        self, agent: Agent, doors: Doors, told: Callable[[], Mapping[str, Any]] = dict
+    ) -> None:
+        self._agent, self._doors, self._told = agent, doors, told
+        self._stopping = threading.Event()
+        self._relay = _Door(doors.relay, doors.relays, agent.size_cap, self._message)
+        self._owner = _Door(doors.owner, doors.owners, frames.CONTROL_CAP, self._control)
 
     def serve(self) -> None:
         """Accept until `stop`; then remove the sockets and forget what is in memory."""
@@ -68,6 +51,7 @@ class AgentServer:
             for door in doors:
                 door.shutdown()
                 door.server_close()
+            self._doors.close()
             self._agent.close()
 
     def stop(self) -> None:
@@ -81,7 +65,7 @@ class AgentServer:
 
     def _control(self, kind: bytes, payload: bytes) -> bytes:
         if kind == frames.STATUS:
-            return json.dumps({**self._agent.status(), "modules": loaded()}).encode()
+            return json.dumps({**self._agent.status(), **self._told()}).encode()
         if kind == frames.GIVE_UP:
             return json.dumps({"ended": self._agent.give_up()}).encode()
         asked = json.loads(payload)
@@ -96,46 +80,19 @@ class AgentServer:
         raise ParameterError(f"unknown request {kind!r}")
 
 
-def loaded() -> list[str]:
-    """Modules of this project in this process, by name."""
-    return sorted(name for name in sys.modules if name.partition(".")[0] in OURS)
-
-
 class _Door(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     """One socket: whose users may connect, what is read at most, and who answers."""
 
     daemon_threads, request_queue_size = True, CONNECTIONS
 
-    def __init__(self, path: Path, users: set[int], size_cap: int, answer: Answer) -> None:
-        self._path, self._users = frames.check_path(path), users
-        self._size_cap, self._answer = size_cap, answer
+    def __init__(
+        self, bound: socket.socket, users: set[int], size_cap: int, answer: Answer
+    ) -> None:
+        self._users, self._size_cap, self._answer = users, size_cap, answer
         self._slots = threading.BoundedSemaphore(CONNECTIONS)
-        path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-        if os.path.lexists(path):
-            self._make_way()
-        before = os.umask(0o177 if len(users) == 1 else 0o117)
-        try:
-            with frames.address(path) as bound:
-                super().__init__(bound, socketserver.BaseRequestHandler)
-        finally:
-            os.umask(before)
-
-    def _make_way(self) -> None:
-        """Remove the socket of an agent that died, and nothing else."""
-        name = f"socket={str(self._path)!r}"
-        if not stat.S_ISSOCK(self._path.lstat().st_mode):
-            raise ParameterError(f"{name} is there and is no socket: choose another path")
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-            with frames.address(self._path) as reached:
-                answers = probe.connect_ex(reached) == 0
-            if answers:
-                raise ParameterError(f"{name}: an agent is running there")
-        self._path.unlink()
-
-    def server_close(self) -> None:
-        """Remove the socket."""
-        super().server_close()
-        self._path.unlink(missing_ok=True)
+        super().__init__("", socketserver.BaseRequestHandler, bind_and_activate=False)
+        self.socket.close()
+        self.socket = bound
 
     def get_request(self) -> tuple[socket.socket, Any]:
         """Accept as long as a slot is free; otherwise others wait in the queue."""

@@ -14,32 +14,26 @@ import re
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
-import pandas as pd
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from parties.agent.agent import Agent, Limits
-from parties.agent.coin_box import CoinBox
-from parties.agent.consent import Consent
-from parties.agent.store import SessionStore
 from parties.agent.vault import Vault
-from parties.data.query import Query
-from parties.data.schema import Schema
-from parties.data.table import Table
-from parties.data.views import encode_with_views
-from parties.party import Party
 from parties.policy import Policy
-from protocols.cards import check_key, spoken
-from protocols.ckks.shared_keys import ENCODED_ROWS
-from protocols.documents import Checked, check_durations, load_toml
+from parties.reader.query import Query
+from parties.reader.table import Table
 from protocols.errors import DataError, ParameterError
-from protocols.messages import public_bytes
+from protocols.exchange.cards import check_key, spoken
+from protocols.exchange.documents import Checked, check_durations, load_toml
+from protocols.exchange.private_files import write_private
 from protocols.names import check_name
-from protocols.privacy.ledger import Ledger
-from protocols.privacy.randomness import RandomSource, SeededRandomness, SystemRandomness
-from protocols.private_files import write_private
+from protocols.privacy.laws.randomness import RandomSource, SystemRandomness
+from protocols.privacy.laws.seeded import SeededRandomness
+from protocols.privacy.loss.ledger import Ledger
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +43,22 @@ LEDGER, COINS = "ledger.jsonl", "held-out.sealed"
 IDENTITY_LABEL = "identity"
 _PEERS = re.compile(r"\s*\[\s*peers\s*\]\s*(#.*)?")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
+
+
+class Limits(Checked, frozen=True):
+    """How long a session may last.
+
+    idle_seconds: between two messages; session_seconds: in all. After either the key share is
+    erased and every later message is refused.
+    """
+
+    idle_seconds: float = 1800.0
+    session_seconds: float = 24 * 3600.0
+
+    def __post_init__(self) -> None:
+        """Refuse a limit that limits nothing."""
+        Checked.__post_init__(self)
+        check_durations(self, "idle_seconds", "session_seconds")
 
 
 class ConsentMode(Checked, frozen=True):
@@ -73,7 +83,7 @@ class Allowance(Checked, frozen=True):
 class Settings(Checked, frozen=True):
     """party.toml.
 
-    data: file with this party's rows, or [data], a query (`parties.data.query`).
+    data: file with this party's rows, or [data], a query (`parties.reader.query`).
     coordinator_key: the only key whose messages are read. superlink: address that the node dials;
     clientappio: address that Flower's own SuperNode binds, where it runs instead.
     socket: of the agent; relay_uid: user of the SuperNode, where it is another one. strict: refuse
@@ -102,7 +112,7 @@ class Settings(Checked, frozen=True):
     dataset: str = ""
     insecure_noise_seed: int | None = None
     keyring: str = ""
-    encoded_rows_mb: int = ENCODED_ROWS.total >> 20
+    encoded_rows_mb: int = 2304
     consent: ConsentMode = ConsentMode()
     policy: Policy = Policy()
     budget: Allowance = Allowance()
@@ -240,61 +250,10 @@ class Settings(Checked, frozen=True):
         return SeededRandomness(self.insecure_noise_seed, self.name)
 
 
-def _check_folder(folder: Path) -> None:
+def check_folder(folder: Path) -> None:
     """Refuse a folder in which other users can change what the owner consents to."""
     if folder.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise ParameterError(
             f"other users can write to {folder}, so they could consent for you: look through "
             f"{FILE}, then run chmod 700 {folder}"
         )
-
-
-def build_agent(settings: Settings, passphrase: str) -> Agent:
-    """The agent of a folder; the rows are read and encoded here, once.
-
-    Raises:
-        CohortError: a file is missing or wrong, the data do not fit the schema, or the passphrase
-            is wrong.
-    """
-    _check_folder(settings.folder)
-    vault, signing_key = settings.open_vault(passphrase)
-    rows, schema = settings.rows(), Schema.load(settings.folder / SCHEMA)
-    shard, views = encode_with_views(rows, schema, settings.strict)
-    ledger = settings.open_ledger()
-    coins = CoinBox(settings.folder / COINS, vault, settings.randomness())
-    ENCODED_ROWS.total = settings.encoded_rows_mb << 20
-    store = SessionStore(settings.folder / STATE, vault if settings.keep_key_share else None)
-
-    def make_party() -> Party:
-        return Party(
-            name=settings.name,
-            shard=shard,
-            signing_key=signing_key,
-            coordinator_key=settings.coordinator_key,
-            policy=settings.policy,
-            randomness=settings.randomness(),
-            ledger=ledger,
-            dataset=settings.dataset,
-            coins=coins,
-            views=views,
-        )
-
-    return Agent(
-        name=settings.name,
-        make_party=make_party,
-        policy=settings.policy,
-        signing_key=signing_key,
-        coordinator_key=settings.coordinator_key,
-        store=store,
-        consent=Consent(
-            settings.name,
-            store,
-            ask=settings.consent.mode == "ask",
-            own_key=public_bytes(signing_key),
-            norm_bound=schema.norm_bound,
-            # Read anew for each plan: the owner may come to know a party while the agent runs.
-            peers=lambda: Settings.load(settings.folder).peers,
-            wait_seconds=settings.consent.wait_seconds,
-        ),
-        limits=settings.limits,
-    )

@@ -12,17 +12,17 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from parties.agent import settings as files
-from parties.agent.frames import check_path, owner_path
+from parties.agent.doors import check_path, owner_path
 from parties.agent.vault import Vault
-from parties.data.query import Query
-from parties.data.schema import Schema
-from parties.data.shard import encode_shard
-from protocols.cards import Card, Invitation
-from protocols.documents import read, to_toml
+from parties.reader.query import Query
+from parties.reader.schema import Schema
+from parties.reader.shard import encode_shard
 from protocols.errors import ParameterError
-from protocols.messages import new_signing_key, public_bytes
+from protocols.exchange.cards import Card, Invitation
+from protocols.exchange.documents import read, to_toml
+from protocols.exchange.messages import new_signing_key, public_bytes
+from protocols.exchange.private_files import private_folder, write_private
 from protocols.names import DEFAULT_COLLUDERS, check_name
-from protocols.private_files import private_folder, write_private
 
 # One run of the largest size; noise that withstands one other owner who pools with the coordinator,
 # which every run of two or more parties can give.

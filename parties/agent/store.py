@@ -11,7 +11,8 @@ key, is written once beside it, <SHA-256>.blob, sealed too.
 Security: the state is on disk before a reply leaves, so that a restarted party never makes a second
 share for a step it answered. Whoever restores an old copy of the folder by hand would break this
 promise: <folder>.last, beside it, says how many steps of which session were answered, and a state
-of fewer is refused. The key share in it is sealed once more, under a label of its own.
+of fewer is refused. <folder>.calls says how often the kernel answered, so that whoever drives it
+cannot set it back either. The key share in the state is sealed once more, under a label of its own.
 """
 
 from __future__ import annotations
@@ -23,22 +24,22 @@ import time
 from collections.abc import Callable, Collection
 from hashlib import sha256
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 import msgspec
 
 from parties.agent.vault import Vault
-from parties.party import Party
-from protocols.documents import Checked, parse_json, read
 from protocols.errors import ParameterError, PolicyError
-from protocols.messages import Body
-from protocols.private_files import erase, private_folder, sweep, write_private
+from protocols.exchange.body import Body
+from protocols.exchange.documents import Checked, parse_json, read
+from protocols.exchange.private_files import erase, private_folder, sweep, write_private
 
 log = logging.getLogger(__name__)
 
 STATE, SESSIONS, CONSENT = "session.sealed", "sessions.json", "consent.jsonl"
 
 
-VERSION = 7
+VERSION = 8
 LABEL = "session state"
 KEY_LABEL = "key share"
 BLOB_LABEL = "session blob"
@@ -47,7 +48,7 @@ LARGE = 1 << 20
 """Blobs from here on may stand in files of their own [bytes]."""
 
 
-def capture(party: Party, vault: Vault, keep: Callable[[bytes], str] = lambda blob: "") -> bytes:
+def capture(party: Kept, vault: Vault, keep: Callable[[bytes], str] = lambda blob: "") -> bytes:
     """Everything of a party that its owner's files do not hold, sealed.
 
     keep: names a blob that is kept elsewhere; empty: it is not.
@@ -72,7 +73,7 @@ def _nothing(name: str) -> bytes:
 
 
 def restore(
-    party: Party, sealed: bytes, vault: Vault, fetch: Callable[[str], bytes] = _nothing
+    party: Kept, sealed: bytes, vault: Vault, fetch: Callable[[str], bytes] = _nothing
 ) -> None:
     """Give a new party, made from the same files, the captured state.
 
@@ -99,6 +100,30 @@ def restore(
         ) from None
 
 
+class Kept(Protocol):
+    """A party whose state is kept: `parties.verifier.party.Party`, or both sides of its channel."""
+
+    @property
+    def answered(self) -> int:
+        """Steps answered so far; 0 again once closed."""
+        ...
+
+    def fingerprint(self) -> str:
+        """SHA-256 of its rows and their schema."""
+        ...
+
+    def state(self, seal: Callable[[bytes], bytes]) -> Body:
+        """Everything that the owner's files do not hold; seal: encrypts what is secret."""
+        ...
+
+    def restore(self, state: Body, unseal: Callable[[bytes], bytes]) -> None:
+        """Inverse of `state`."""
+        ...
+
+
+Whole = TypeVar("Whole", bound=Kept)
+
+
 class Record(Checked, frozen=True):
     """One session as this party remembers it.
 
@@ -122,6 +147,7 @@ class SessionStore:
         sweep(private_folder(folder))
         self._folder, self._vault = folder, vault
         self._last = folder.with_name(f"{folder.name}.last")
+        self._calls = folder.with_name(f"{folder.name}.calls")
         path = folder / SESSIONS
         found = parse_json(path.read_bytes(), str(path)) if path.exists() else {}
         self._records: dict[str, Record] = read(found, dict[str, Record], str(path))
@@ -151,7 +177,7 @@ class SessionStore:
         """Note a new session, whose state is on disk already."""
         self._put(session, Record(began=time.time()))
 
-    def save(self, party: Party) -> None:
+    def save(self, party: Kept) -> None:
         """Write the party's state; returns when it is on disk.
 
         A state that cannot be kept is erased, which is logged once: a restart ends the session.
@@ -174,7 +200,7 @@ class SessionStore:
             self._erase_blobs(large)
             self._large = large
 
-    def resume(self, make: Callable[[], Party]) -> Party | None:
+    def resume(self, make: Callable[[], Whole]) -> Whole | None:
         """The party of the open session, or None where its state was not kept.
 
         Raises:
@@ -192,6 +218,18 @@ class SessionStore:
                 "were answered: it was set back, and the next answers could show rows"
             )
         return party
+
+    def count(self, calls: int) -> None:
+        """Note, durably, how many calls of the open session are answered: see `Serving`."""
+        if self._vault is not None and not self._told:
+            write_private(self._calls, json.dumps([self.open_session(), calls]).encode())
+
+    def counted(self) -> int:
+        """What `count` noted of the open session."""
+        path = self._calls
+        held = parse_json(path.read_bytes(), str(path)) if path.exists() else []
+        session, calls = held or ("", 0)
+        return int(calls) if session == self.open_session() else 0
 
     def _answered(self) -> int:
         """Steps of the open session, as noted beside the folder."""

@@ -9,9 +9,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from protocols import signed_values
 from protocols.errors import PolicyError, ProtocolError
-from protocols.signed_values import SignedText, SignedValue
+from protocols.exchange import signed_values
+from protocols.exchange.signed_values import SignedText, SignedValue
 
 
 class EphemeralKey:
@@ -29,11 +29,6 @@ class EphemeralKey:
 
     def __repr__(self) -> str:
         return "EphemeralKey(<secret>)"
-
-    @property
-    def forgotten(self) -> bool:
-        """Whether it was."""
-        return self._private is None
 
     def forget(self) -> None:
         """It agrees with nobody any more."""

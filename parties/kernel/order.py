@@ -16,30 +16,15 @@ keep the table's order.
 from __future__ import annotations
 
 import hashlib
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.privacy.randomness import RandomSource, apart
+from protocols.privacy.laws.randomness import RandomSource, apart
 
+T = TypeVar("T")
 COIN_BYTES = 32
-
-
-class Ordered(Protocol):
-    """Rows that can be put in another order."""
-
-    @property
-    def rows(self) -> int:
-        """How many."""
-        ...
-
-    def in_order(self, order: NDArray[np.intp]) -> Any:
-        """All rows, otherwise ordered."""
-        ...
-
-
-Rows = TypeVar("Rows", bound=Ordered)
 
 
 def order_coins(randomness: RandomSource) -> bytes:
@@ -54,7 +39,7 @@ def order_of(rows: int, coins: bytes) -> NDArray[np.intp]:
     return np.argsort(np.frombuffer(expanded, dtype="<u8"), kind="stable")
 
 
-def shuffled(rows: Rows, coins: bytes) -> Rows:
+def shuffled(rows: T, coins: bytes) -> T:
     """The same rows in the order of these coins."""
-    found: Rows = rows.in_order(order_of(rows.rows, coins))
-    return found
+    given: Any = rows
+    return cast(T, given.in_order(order_of(given.rows, coins)))

@@ -6,12 +6,13 @@ what is wrong; from the first look at a row on, whatever is raised ends as `Hidd
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from parties.kernel.order import shuffled
+from parties.kernel.rooms import EVERY
 from protocols.errors import CohortError, DataError, PolicyError
 
 T = TypeVar("T")
@@ -19,28 +20,27 @@ PUBLIC = ("rows", "num_features", "schema")
 """Of a shard: everybody may know them."""
 
 
-class Account(Protocol):
-    """The entry of one run in its owner's ledger: `parties.account.Account`."""
-
-    def spend(self) -> None:
-        """From here on the run counts."""
-        ...
+def _unsigned(seeds: Mapping[str, str]) -> bytes:
+    raise PolicyError("not everybody has signed the sheets of this run")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
     """What an owner agreed to, for the sessions that are made of its rows.
 
-    exact: sums without noise; insecure: toy rings; colluders: how many it fears; booked: law of
-    the noise and `SumsSheet.cost` that its account counts, None: all; spend: the run counts from
-    here on.
+    protocols: that it takes part in (`rooms`); exact: sums without noise; insecure: toy rings;
+    colluders: how many it fears; booked: law of the noise and `SumsSheet.cost` that its account
+    counts, None: all; spend: the run counts from here on; joint_seed: of everybody's seeds, once
+    all have signed the run's sheets.
     """
 
+    protocols: tuple[str, ...] = EVERY
     exact: bool = True
     insecure: bool = True
     colluders: int = 0
     booked: tuple[str, float] | None = None
     spend: Callable[[], None] = lambda: None
+    joint_seed: Callable[[Mapping[str, str]], bytes] = _unsigned
 
 
 class HiddenError(Exception):
@@ -55,10 +55,15 @@ class Private:
     KeyboardInterrupt is spent as well and goes on: it is the owner's, no row's.
     """
 
-    def __init__(self, account: Account) -> None:
+    def __init__(self, account: Any) -> None:
         self._account = account
         self.terms = Terms(exact=False, insecure=False, booked=("", 0.0), spend=account.spend)
         self._inside = self._touched = False
+
+    @property
+    def touched(self) -> bool:
+        """Whether the last answer depends on rows."""
+        return self._touched
 
     def keep(self, value: T) -> T:
         """The value behind a `Kept`: used like the value itself."""

@@ -2,7 +2,7 @@
 
     round t   ->   <- b_p = (a_t s_p + e_p + m_p), coefficients of the values only
 
-The party's half is in parties/kernel/aggregate_share.py, beside its secret, the coordinator's in
+The party's half is in parties/kernel/sums/aggregate_share.py, the coordinator's in
 `coordinator_cipher`. Values beyond the n of
 one ring element go to further elements a_(t, 1), a_(t, 2), …
 Error: sum_p b_p - a_t s = sum_p m_p + e, std NOISE_STD sqrt(P) units, bound `error_bound`.
@@ -29,7 +29,7 @@ def session_digest(params: AggregateParameters, session: str, seed: bytes) -> by
     session: name of the run; seed: the joint seed, 32 bytes, chosen by nobody alone.
     """
     if len(seed) != 32:
-        raise ParameterError(f"seed has {len(seed)} bytes, expected 32; take `agree.joint_seed`")
+        raise ParameterError(f"seed has {len(seed)} bytes, expected 32; take the joint one")
     shape = repr((params.ring_dim, params.primes, params.scale_bits, params.parties)).encode()
     name = session.encode()
     sizes = len(shape).to_bytes(4, "little") + len(name).to_bytes(4, "little")

@@ -5,7 +5,7 @@ compared with every threshold, so that no address depends on it. The sign is the
 128th bit: "minus zero" is zero, whose probability is not doubled in the table.
 Law: thresholds are rounded to 2^-127 and the tail beyond the last is cut, so the total variation
 distance to the exact law is at most (thresholds + 1) 2^-127 < 2^-119 for sigma <= 16.
-`protocols.privacy.discrete` is exact for every sigma and several times slower.
+`protocols.privacy.laws.discrete` is exact for every sigma and several times slower.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.privacy.randomness import RandomSource
+from protocols.privacy.laws.randomness import RandomSource
 
 _BITS = 127
 _BLOCK = 1024  # draws compared at once: flags below 100 kB stay in cache
 _LOW = np.uint64(1)
+_OPEN = -128
+_TOP = 15
 
 
 def narrow_gaussian(sigma: float, count: int, randomness: RandomSource) -> NDArray[np.int64]:
@@ -62,3 +64,54 @@ def thresholds(sigma: float) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     high = np.array([c >> low_bits for c in kept], np.uint64)[:, None]
     low = np.array([c & ((1 << low_bits) - 1) for c in kept], np.uint64)[:, None]
     return high, low
+
+
+def quick_gaussian(sigma: float, count: int, randomness: RandomSource) -> NDArray[np.int8]:
+    """Independent draws of the same law, int8 array, shape (count,): many of them.
+
+    The upper 15 bits of the integer decide in all but one draw of a thousand, by a table of 2^16
+    entries; 112 further bits are drawn where they do not. A tenth of the time for a million draws,
+    at the price that addresses depend on what is drawn: an attacker who watches the caches of a
+    client's processor is not covered. (For a secret that masks them, that price is paid already:
+    errors give it away.)
+
+    sigma: 1 .. 7 [units], so that every magnitude is below 127; randomness: uniform words, one for
+    four draws.
+    """
+    table = _table(sigma)
+    words = randomness.words(-(-count // 4)).view(np.uint16)[:count]
+    drawn: NDArray[np.int8] = np.take(table, words, mode="clip")
+    undecided = np.flatnonzero(drawn == _OPEN)
+    if undecided.size:
+        drawn[undecided] = _decide(sigma, words[undecided].astype(np.uint64), randomness)
+    return drawn
+
+
+def _decide(sigma: float, words: NDArray[np.uint64], randomness: RandomSource) -> NDArray[np.int8]:
+    """With 49 more bits of the upper 64, and the 63 lower ones."""
+    high, low = thresholds(sigma)
+    more, rest = randomness.words(2 * len(words)).reshape(2, -1)
+    top = (words >> np.uint64(1)) << np.uint64(64 - _TOP) | more >> np.uint64(_TOP)
+    rest = rest >> np.uint64(1)
+    reached = (top > high) | ((top == high) & (rest >= low))
+    magnitude = reached.sum(axis=0).astype(np.int8)
+    return np.where(words & np.uint64(1), -magnitude, magnitude).astype(np.int8)
+
+
+@lru_cache(maxsize=2)
+def _table(sigma: float) -> NDArray[np.int8]:
+    """By word: the upper 15 bits of the magnitude's integer, then the sign; _OPEN: undecided."""
+    high, low = (np.array(part, object).ravel() for part in thresholds(sigma))
+    exact = [(int(h) << 63) | int(r) for h, r in zip(high, low, strict=True)]
+    width = 127 - _TOP
+    table = np.empty(1 << 16, np.int8)
+    reached = 0
+    for bucket in range(1 << _TOP):
+        first, last = bucket << width, ((bucket + 1) << width) - 1
+        while reached < len(exact) and exact[reached] <= first:
+            reached += 1
+        decided = reached == len(exact) or exact[reached] > last
+        table[2 * bucket] = reached if decided else _OPEN
+        table[2 * bucket + 1] = -reached if decided else _OPEN
+    table.setflags(write=False)
+    return table

@@ -65,7 +65,7 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from numpy.typing import NDArray
 
 from protocols.aggregate import packed
-from protocols.aggregate.errors import quick_gaussian
+from protocols.aggregate.gaussian import quick_gaussian
 from protocols.aggregate.quorum import Quorum
 from protocols.aggregate.residues import MODULI, Residues
 from protocols.aggregate.security import NOISE_STD, TAIL
@@ -80,11 +80,11 @@ from protocols.aggregate.words import (
     signed,
 )
 from protocols.errors import MessageError, PolicyError, ProtocolError
-from protocols.privacy.randomness import (
+from protocols.privacy.laws.polya import uniform_below_each
+from protocols.privacy.laws.randomness import (
     ExpandedRandomness,
     RandomSource,
     uniform_below,
-    uniform_below_each,
 )
 
 NONCE_BYTES, TAG_BYTES, KEY_BYTES = 12, 16, 32
@@ -169,13 +169,14 @@ def contribute(
     # Wide words have 16 bits more, in which the mask would be a sample of a larger modulus.
     message &= message.dtype.type((1 << modulus_bits(message)) - 1)
     if quorum.lost:
-        parts = [
-            packed.deal(row, quorum.needed, quorum.packed, quorum.clients, randomness, prime)
-            for prime, row in zip(_PRIMES, (secret, *exact), strict=True)
-        ]
+        sizes = quorum.needed, quorum.packed, quorum.clients
+        parts = packed.deal(secret, *sizes, randomness)
+        numbers = packed.deal_rows(exact, *sizes, randomness, MODULI)
         opens = tuple(
-            _seal(place.key(b"share", place.own, k), packed.to_bytes(share))
-            for k, share in enumerate(np.concatenate(parts, axis=1))
+            _seal(
+                place.key(b"share", place.own, k), packed.to_bytes(np.append(part, numbers[:, k]))
+            )
+            for k, part in enumerate(parts)
         )
     else:
         opens = (_covered(place, secret, exact),)

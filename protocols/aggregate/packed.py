@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.errors import MessageError, ProtocolError
-from protocols.privacy.randomness import RandomSource, uniform_below
+from protocols.privacy.laws.polya import uniform_below_each
+from protocols.privacy.laws.randomness import RandomSource, uniform_below
 
 PRIME = 65521
 """The largest; `residues` takes smaller ones, too."""
@@ -40,13 +41,42 @@ def deal(
 
     secrets: integers, shape (m,); needed: t; packed: r < t; prime: p.
     """
-    blocks = num_blocks(len(secrets), packed)
-    padded = np.zeros(blocks * packed, np.int64)
-    padded[: len(secrets)] = secrets % prime
-    free = uniform_below(randomness, prime, (needed - packed) * blocks)
-    values = np.concatenate([padded.reshape(packed, blocks), free.reshape(needed - packed, blocks)])
+    shares: Elements = deal_rows(secrets[None], needed, packed, holders, randomness, (prime,))[0]
+    return shares
+
+
+def deal_rows(
+    secrets: Elements,
+    needed: int,
+    packed: int,
+    holders: int,
+    randomness: RandomSource,
+    primes: tuple[int, ...],
+) -> Elements:
+    """As `deal`, of secrets modulo several primes: shape (primes, holders, blocks).
+
+    secrets: shape (primes, m).
+    """
+    blocks = num_blocks(secrets.shape[1], packed)
+    modulo = np.array(primes)[:, None]
+    hidden = np.zeros((len(primes), blocks * packed), np.int64)
+    hidden[:, : secrets.shape[1]] = secrets % modulo
+    count = (needed - packed) * blocks
+    if len(primes) == 1:
+        free = uniform_below(randomness, primes[0], count)
+    else:
+        free = uniform_below_each(randomness, np.repeat(primes, count))
+    values = np.concatenate([hidden, free.reshape(len(primes), count)], axis=1)
+    values = values.reshape(len(primes), needed, blocks)
+    weights = _dealing(needed, holders, primes)
+    return _apply(weights, values, modulo[:, :, None])
+
+
+@lru_cache(maxsize=16)
+def _dealing(needed: int, holders: int, primes: tuple[int, ...]) -> NDArray[np.float64]:
+    """Of each prime, shape (primes, holders, needed)."""
     points = tuple(range(1, holders + 1))
-    return _apply(_weights(_hidden(needed, prime), points, prime), values, prime)
+    return np.stack([_weights(_hidden(needed, prime), points, prime) for prime in primes])
 
 
 def open_shares(
@@ -80,9 +110,10 @@ def _hidden(count: int, prime: int) -> tuple[int, ...]:
     return tuple(prime - 1 - k for k in range(count))
 
 
-def _apply(weights: NDArray[np.float64], values: Elements, prime: int) -> Elements:
+def _apply(weights: NDArray[np.float64], values: Elements, prime: int | Elements) -> Elements:
     # Products below 2^32 and at most 2^10 of them: exact in float64.
-    return (weights @ values.astype(np.float64)).astype(np.int64) % prime
+    found: Elements = (weights @ values.astype(np.float64)).astype(np.int64) % prime
+    return found
 
 
 @lru_cache(maxsize=64)

@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.aggregate.packed import PRIME
-from protocols.privacy.randomness import RandomSource, uniform_below
+from protocols.privacy.laws.polya import uniform_below_each
+from protocols.privacy.laws.randomness import RandomSource, uniform_below
 
 FRACTION_BITS = 60
 BOUND = 2.0**72
@@ -29,8 +30,10 @@ _PRIMES = (PRIME, 65519, 65497, 65479, 65449, 65447, 65437, 65423, 65419, 65413,
 MODULI = (*_PRIMES, 65393)
 _ROWS = len(MODULI)
 _PRODUCT = math.prod(_PRIMES)
-# Of the integer and its sign, in limbs of 16 bits.
+# Of the integer and its sign, in limbs of 16 bits; 2^(16 k) modulo each prime.
 _BYTES = 18
+_POWERS = np.array([[pow(2, 16 * k, p) for k in range(_BYTES // 2)] for p in _PRIMES])
+_COLUMN = np.array(_PRIMES)[:, None]
 
 Residues = NDArray[np.int64]
 
@@ -46,10 +49,10 @@ def encode(numbers: Sequence[float], randomness: RandomSource) -> Residues:
     limbs = np.frombuffer(data, "<u2").astype(np.int64).reshape(-1, _BYTES // 2)
     found = np.zeros((_ROWS, len(fits)), np.int64)
     uniform = np.logical_not(fits)
-    for row, prime in enumerate(_PRIMES):
-        powers = np.array([pow(2, 16 * k, prime) for k in range(_BYTES // 2)])
-        found[row] = (limbs @ powers - half % prime) % prime
-        found[row, uniform] = uniform_below(randomness, prime, int(uniform.sum()))
+    found[:-1] = (_POWERS @ limbs.T - np.array([[half % prime] for prime in _PRIMES])) % _COLUMN
+    if uniform.any():
+        drawn = np.repeat(_PRIMES, np.count_nonzero(uniform))
+        found[:-1, uniform] = uniform_below_each(randomness, drawn).reshape(len(_PRIMES), -1)
     broken = np.array([not isinstance(number, int) for number in numbers], bool)
     found[-1, broken] = uniform_below(randomness, MODULI[-1], int(broken.sum()))
     return found

@@ -28,7 +28,7 @@ Proof.
 3. Centre h / 2 may lie between integers, but RLWE is about centre 0. With
    RLWE_STD = sigma / 2, a sum of a centred draw of std RLWE_STD and one of centre h / 2 of the
    same std has that law up to delta_hint = 2 exp(-pi^2 RLWE_STD^2) = 2^-143.8 (Poisson summation,
-   see `protocols.privacy.grid`). So an RLWE sample a s' + e' of std RLWE_STD, plus a s'' + e''
+   see `protocols.privacy.laws.grid`). So an RLWE sample a s' + e' of std RLWE_STD, plus a s'' + e''
    that the reduction draws, is a s_1 + e_1 given the hints; if RLWE samples look uniform, so does
    b_1, whatever m_1 is. This is Hint-RLWE: Kim, Lee, Seo and Song, CRYPTO 2023, Theorem 1, whose
    1 / sigma_0^2 = 2 (1 / sigma_1^2 + 1 / sigma_2^2) gives the same sigma_0 = sigma / 2.

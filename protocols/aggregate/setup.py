@@ -21,20 +21,21 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols import agree, signed_messages, signed_values
 from protocols.aggregate.parameters import AggregateParameters
 from protocols.errors import ProtocolError
-from protocols.labels import OPENING_KEY
-from protocols.messages import Body, Exchange, to_everyone
-from protocols.protocol import Request
-from protocols.signed_values import SignedValue
+from protocols.exchange import signed_messages, signed_values
+from protocols.exchange.labels import OPENING_KEY
+from protocols.exchange.messages import Body, Exchange, to_everyone
+from protocols.exchange.signed_values import SignedValue
+from protocols.plan.protocol import Request
+from protocols.steps import agree
 
 MASK_KEYS = "mask-keys"
 Masked = NDArray[np.uint16]
 
 
 class OpeningHalf(Protocol):
-    """A party's secret in these steps: `parties.kernel.aggregate_share.AggregateShare`."""
+    """A party's secret in these steps: `parties.kernel.sums.aggregate_share.AggregateShare`."""
 
     def mask_key(self) -> SignedValue:
         """This party's signed ephemeral key."""
@@ -46,7 +47,7 @@ class OpeningHalf(Protocol):
 
 
 class SumsHalf(Protocol):
-    """One party of secure aggregation; session: `parties.kernel.sums_session.SumsSession`."""
+    """One party of secure aggregation; session: `parties.kernel.sums.session.SumsSession`."""
 
     plan: Any
     session: Any
@@ -112,7 +113,7 @@ def opening_key(
 ) -> Exchange[NDArray[np.int64]]:
     """Run both steps; the joint opening key s, shape (n,).
 
-    digest, roster: see `check_keys`; seeds: every party's, hexadecimal, for `agree.joint_seed`.
+    digest, roster: see `check_keys`; seeds: every party's, hexadecimal, see `Agreement`.
 
     Raises:
         ProtocolError: a reply is malformed or forged (names the party), or the masks do not cancel.

@@ -9,7 +9,7 @@ import numpy as np
 from protocols.aggregate.ntt import Residues
 from protocols.aggregate.parameters import AggregateParameters
 from protocols.errors import MessageError, ProtocolError
-from protocols.messages import Body
+from protocols.exchange.messages import Body
 
 _WORD = 32
 

@@ -99,22 +99,31 @@ def add_products(key: bytes, secrets: NDArray[np.int64], total: Words) -> None:
 
 
 def _add_shifted(key: bytes, factors: NDArray[Any], total: Words, shift: int) -> None:
-    stream = Cipher(AES(key), CTR(bytes([shift]) + bytes(15))).encryptor()
-    element, product = np.empty((2, _ROWS, _HALF), np.complex128)
-    zeros, random = bytes(4 * _ROWS * RING_DIM), bytearray(4 * _ROWS * RING_DIM + _AES_BLOCK)
-    size = -(-num_elements(len(total)) // len(factors)) * RING_DIM
-    for start in range(0, size, _ROWS * RING_DIM):
-        stop = min(start + _ROWS * RING_DIM, size)
-        rows = (stop - start) // RING_DIM
-        stream.update_into(zeros, random)
-        drawn = np.frombuffer(random, "<i4", count=rows * RING_DIM)
-        _forward(drawn.reshape(rows, RING_DIM), element[:rows])
+    product = np.empty((_ROWS, _HALF), np.complex128)
+    elements = -(-num_elements(len(total)) // len(factors))
+    size = elements * RING_DIM
+    for first in range(0, elements, _ROWS):
+        element = _element(key, shift, first, min(_ROWS, elements - first))
+        start, stop = first * RING_DIM, min((first + _ROWS) * RING_DIM, size)
         for j, factor in enumerate(factors):
             part = total[j * size : (j + 1) * size][start:stop]
             rows = num_elements(len(part))
             np.multiply(element[:rows], factor, out=product[:rows])
             found = _rounded(_inverse(product[:rows]), total.dtype)[: len(part)]
             part += found << total.dtype.type(shift) if shift else found
+
+
+# Clients of one process, and its server, mask by the same elements one after the other: 1 MB each.
+@lru_cache(maxsize=16)
+def _element(key: bytes, shift: int, first: int, rows: int) -> NDArray[np.complex128]:
+    """a_first, a_(first + 1), … in transformed form, shape (rows, n / 2), read-only: public."""
+    start = first * RING_DIM * 4 // _AES_BLOCK
+    stream = Cipher(AES(key), CTR(bytes([shift]) + start.to_bytes(15, "big"))).encryptor()
+    drawn = np.frombuffer(stream.update(bytes(4 * rows * RING_DIM)), "<i4")
+    element = np.empty((rows, _HALF), np.complex128)
+    _forward(drawn.reshape(rows, RING_DIM), element)
+    element.setflags(write=False)
+    return element
 
 
 @lru_cache(maxsize=2)

@@ -29,9 +29,10 @@ from numpy.typing import NDArray
 
 from protocols.ckks import residues as rns
 from protocols.ckks.residues import Residues
+from protocols.ckks.transform import forward, powers_of_five, powers_of_root, reversed_bits
 
 if TYPE_CHECKING:
-    from protocols.ckks.packing import Layout
+    from protocols.ckks.circuits.packing import Layout
 
 # Fixed point of the cosines [bits].
 _POINT = 160
@@ -119,7 +120,13 @@ def _mask(
         (2 * top * cosines[i * exponent % turn] + bottom) // (2 * bottom) for i in range(count)
     ]
     rows = [[c % prime for c in whole] for prime in primes]
-    values = _evaluate(np.array(rows, np.uint64), primes, n)
+    order, powers = reversed_bits(count), powers_of_root(primes, n, count)
+    values = np.stack(
+        [
+            forward(np.array(row, np.uint64), psi, prime)[order]
+            for row, psi, prime in zip(rows, powers, primes, strict=True)
+        ]
+    )
     five = powers_of_five(size)
     found = np.stack([values[:, five // 2], values[:, (turn - five) // 2]], axis=1)
     found.setflags(write=False)
@@ -144,71 +151,11 @@ def _cosines(size: int) -> list[int]:
 
 
 @lru_cache(maxsize=8)
-def powers_of_five(size: int) -> NDArray[np.int64]:
-    """5^i mod 4B, i < B."""
-    return np.array([pow(5, i, 4 * size) for i in range(size)], np.int64)
-
-
-@lru_cache(maxsize=8)
 def _slot_order(n: int) -> NDArray[np.int64]:
     """Where OpenFHE's evaluation form has zeta^(5^i), i < n / 2, then zeta^(-5^i).
 
     Entry k is the value at zeta^(2 rev(k) + 1), rev reversing bits.
     """
-    bits = n.bit_length() - 1
-    reverse = np.arange(n).reshape((2,) * bits).transpose().ravel()
+    reverse = reversed_bits(n)
     five = powers_of_five(n // 2)
     return np.concatenate([reverse[five // 2], reverse[(2 * n - five) // 2]])
-
-
-# -- number-theoretic transform of a short polynomial ---------------------------------------------
-
-
-def _evaluate(rows: Residues, primes: tuple[int, ...], n: int) -> Residues:
-    """Values of sum_i c_i Y^i, shape (len(primes), N), at Y = phi^(2 m + 1), m < N.
-
-    phi = psi^(n / N), psi the root of X^n + 1 that OpenFHE takes.
-    """
-    towers, count = rows.shape
-    phi = powers_of_root(primes, n, count)
-    values = rns.product(rows, phi[:, :count], primes).reshape(towers, count, 1)
-    modulus = np.array(primes, np.uint64)[:, None, None]
-    length = count
-    # Stockham's transform: natural order in and out.
-    while length > 1:
-        low, high = values[:, : length // 2], values[:, length // 2 :]
-        pairs = np.empty((towers, length // 2, 2, values.shape[2]), np.uint64)
-        pairs[:, :, 0] = (low + high) % modulus
-        difference = (low + (modulus - high)) % modulus
-        twiddles = phi[:, :: 2 * count // length][:, : length // 2, None]
-        wide = np.broadcast_to(twiddles, difference.shape)
-        pairs[:, :, 1] = rns.product(difference, wide, primes)
-        length //= 2
-        values = pairs.reshape(towers, length, -1)
-    return values.reshape(towers, count)
-
-
-@lru_cache(maxsize=8)
-def powers_of_root(primes: tuple[int, ...], n: int, count: int) -> Residues:
-    """phi^i, i < 2 N, shape (len(primes), 2 N); see `_evaluate`."""
-    roots = [pow(_root(prime, n), n // count, prime) for prime in primes]
-    return _geometric(roots, primes, 2 * count)
-
-
-def _geometric(ratios: list[int], primes: tuple[int, ...], count: int) -> Residues:
-    found: Residues = np.ones((len(primes), 1), np.uint64)
-    while found.shape[1] < count:
-        steps = [pow(r, found.shape[1], p) for r, p in zip(ratios, primes, strict=True)]
-        wide = np.broadcast_to(np.array(steps, np.uint64)[:, None], found.shape)
-        found = np.concatenate([found, rns.product(found, wide, primes)], axis=1)
-    return found
-
-
-@lru_cache(maxsize=64)
-def _root(prime: int, n: int) -> int:
-    """The least primitive 2n-th root of unity mod prime, which OpenFHE takes."""
-    candidate = 2
-    while pow(root := pow(candidate, (prime - 1) // (2 * n), prime), n, prime) != prime - 1:
-        candidate += 1
-    # All primitive ones are the odd powers of one of them.
-    return int(_geometric([root], (prime,), 2 * n)[0, 1::2].min())

@@ -12,17 +12,19 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import openfhe
 from numpy.typing import NDArray
 
 from protocols.ckks import residues as rns
-from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.parameters import CkksParameters
 from protocols.ckks.residues import Residues
 from protocols.errors import MessageError, ParameterError, PlatformError
+
+if TYPE_CHECKING:
+    from protocols.ckks.column_map import ColumnMap
 
 # OpenFHE's generator is static: a forked child would repeat its parent's encryptions of zero.
 _NUMBERS = itertools.count()
@@ -167,19 +169,9 @@ class RingContext:
         # Drops nothing; but what OpenFHE has read is slow to copy, by 4 ms at ring 2^15.
         return _split(self.cc.Compress(whole, towers), counts)
 
-    def first_of(self, ciphertext: Any) -> Residues:
-        """The first polynomial of a ciphertext of two, which loses the other."""
-        ciphertext.RemoveElement(1)
-        return self.residues_of(ciphertext)
-
     def mapped(self, column_map: ColumnMap, polynomial: Residues) -> Residues:
         """The map of a polynomial at level 0, to be rescaled by the last prime."""
         return column_map.apply(polynomial, self.primes, self.primes[-1])
-
-    @cached_property
-    def zero(self) -> Any:
-        """The plaintext 0 at level 0."""
-        return self.encode(np.zeros(1))
 
     @cached_property
     def nothing(self) -> Any:
@@ -211,7 +203,11 @@ class RingContext:
 
     @staticmethod
     def refresh_label(label: str, c1: Residues) -> str:
-        """Label of the element of one refresh."""
+        """Label of the uniform a' of one refresh, bound to the c1 that it refreshes.
+
+        Security: who knew a' first would send c1 = a' - delta and read the key share from
+        h0 + h1 = -delta s_p + e. As a hash of c1, a' comes after it.
+        """
         return f"{label}/{hashlib.sha256(c1.tobytes()).hexdigest()}"
 
     def uniform_key_half(self, seed: bytes, label: str) -> Residues:

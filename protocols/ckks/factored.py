@@ -47,36 +47,11 @@ class FactoredPolynomial:
             quadratics.append((-(low + high) / 2, -(((high - low) / 2) ** 2)))
         return cls(float(coefficients[-1]), tuple(single), tuple(quadratics))
 
-    @property
-    def degree(self) -> int:
-        """Degree."""
-        return len(self.roots) + 2 * len(self.quadratics)
-
     def operands(self, u: Any) -> list[tuple[int, Any]]:
         """Factors as (level above u's, value); works on ciphertexts and on arrays."""
         linear = [(0, u + -root) for root in self.roots]
         moved = [(u + shift, offset) for shift, offset in self.quadratics]
         return linear + [(1, v * v + offset) for v, offset in moved]
-
-    def last_operands(self, u: Any, vector: Any) -> tuple[Any, ...]:
-        """Two operands (one at degree 0) whose product is vector * r(u) / leading.
-
-        vector and u are ready at the same level. The last multiplication is left to the caller,
-        who may sum over several products before relinearising.
-        """
-        queue = [(0, vector), *self.operands(u)]
-        while len(queue) > 2:
-            queue.sort(key=lambda item: item[0])
-            (_, first), (level, second) = queue[:2]
-            queue = [(level + 1, first * second), *queue[2:]]
-        return tuple(value for _, value in queue)
-
-    def depth(self) -> int:
-        """Levels from (vector, u) to vector * r(u)."""
-        queue = sorted([0] * (1 + len(self.roots)) + [1] * len(self.quadratics))
-        while len(queue) > 1:
-            queue = sorted([queue[1] + 1, *queue[2:]])
-        return queue[0]
 
 
 @dataclass(frozen=True, slots=True)

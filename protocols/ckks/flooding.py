@@ -19,26 +19,7 @@ sigma_k bounds the error of a coordinate that is shown, sigma_e that of all n in
 party adds the full amount, because all others may collude. Coefficients are rounded, which is the
 same as rounding message + e + noise.
 
-sigma_e, for weights in the units in which they are encrypted:
-
-- each iteration rounds once more. The rounding of a rescaling is tau_0 + tau_1 s, tau_i uniform
-  below 1/2 in size and s the sum of P uniform ternary secrets: variance (1 + 2 n P / 3) / 12. The
-  rule sums T of them up with a gain, sqrt(T) where no iteration expands distances;
-- the rows carry the noise of P fresh encryptions, std sigma P sqrt(4 n / 3), and move the mean
-  gradient by 1 / sqrt(N) of it, the same way in every iteration.
-
-That errors add up as independent ones do is what this stands on. A key switch leaves K times the
-variance of a rescaling and mean zero, as `key_switch` makes sure of; groups of rows that are alike
-round independently, as their encryptions do, or as `parties.kernel.clear_rows` makes sure of.
-
-An encrypted model counts the noise of its gradients, with a margin of 2 for the rule's own path
-(`ModelPlan.model_error_std`). Elsewhere MARGIN covers what is smaller: the columns' noise that a
-refresh sums up, key switches, digits of its mask. Either is an estimate that tests compare with
-measurements, not a proof. Random rows stay below 0.6 of it, from 2 to 200 rows, 1 to 40 columns,
-degrees 3 to 15 and all rules. So do rows that are all alike, one or several groups of them in each
-party: 0.06 to 0.13 of it for an encrypted model of few parts at rings 2^11, 2^13 and 2^15, up to 20
-rounds, a quarter of it at 64 parts, a third of it for encrypted rows (`python -m tests.alike`). A
-factor f above 1 would take 2 log2 f bits of s.
+How large sigma_e is: `protocols.ckks.circuits.errors`.
 """
 
 from __future__ import annotations
@@ -51,7 +32,7 @@ from typing import Any
 import numpy as np
 import openfhe
 from numpy.typing import NDArray
-from scipy.special import chdtri, ndtri
+from scipy.special import ndtri
 
 from protocols.ckks import residues as rns
 from protocols.ckks.context import RingContext, message_primes, new_context
@@ -59,12 +40,10 @@ from protocols.ckks.parameters import CkksParameters
 from protocols.ckks.residues import Residues
 from protocols.ckks.transform import to_slots
 from protocols.errors import ParameterError, PlatformError
-from protocols.privacy.randomness import RandomSource
+from protocols.privacy.laws.randomness import RandomSource
 
 Floats = NDArray[np.float64]
 STATISTICAL_SECURITY_BITS = 40
-MARGIN = 3.0
-FEW_MARGIN = 2.0
 # Of e^T Sigma^-1 e, what all that is not shown counts for, over the rest.
 _REST = 1 / 16
 # Of this std, coefficients of doubles are right to one; of the largest to 2^30.
@@ -76,38 +55,6 @@ FRESH_ERROR_STD = 3.19
 def rounding_std(params: CkksParameters, parties: int) -> float:
     """Noise of one rescaling under the joint secret, per coefficient [integer units]."""
     return math.sqrt((1 + 2 * params.ring_dim * parties / 3) / 12)
-
-
-def fresh_std(params: CkksParameters, parties: int) -> float:
-    """Noise of the sum of P fresh encryptions, per coefficient [integer units]."""
-    return FRESH_ERROR_STD * parties * math.sqrt(4 * params.ring_dim / 3)
-
-
-def scatter(count: int) -> float:
-    """What the root mean square of `count` standard normal numbers exceeds once in 2^40."""
-    return math.sqrt(float(chdtri(count, 2.0**-40)) / count)
-
-
-def few_margin(count: int) -> float:
-    """What takes the place of MARGIN for `count` slots: they scatter about their average."""
-    return max(FEW_MARGIN, scatter(2 * count))
-
-
-def error_std(
-    params: CkksParameters,
-    parties: int,
-    *,
-    rounding_gain: float,
-    row_gain: float,
-    margin: float = MARGIN,
-) -> float:
-    """Estimate of sigma_e from above, per coefficient [integer units]; see the module.
-
-    rounding_gain: std of the model's error over that of one iteration's; row_gain: of the model's
-    error over that of the rows' encryption.
-    """
-    rounding = rounding_gain * rounding_std(params, parties)
-    return margin * math.hypot(rounding, row_gain * fresh_std(params, parties))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -136,28 +83,10 @@ class Flooding:
         """The same in every coefficient."""
         return cls(np.ones(ring_dim, np.bool_), std, std)
 
-    @property
-    def drawn_std(self) -> float:
-        """Of the coordinates that are shown, with the finer noise that `draw` adds."""
-        return math.hypot(self.std, FINE if max(self.std, self.rest) > FINE else 0.0)
-
     def rms(self, ring_dim: int) -> float:
         """Per coefficient, in the mean [integer units]."""
         part = int(self.shown.sum()) / ring_dim
         return math.sqrt(part * self.std**2 + (1 - part) * self.rest**2)
-
-    def norm(self, error: Floats) -> float:
-        """sqrt(e^T Sigma^-1 e) of an error vector's coefficients, shape (n,)."""
-        n, place = len(error), error
-        whole = float((error**2).sum())
-        if len(self.shown) < n:
-            place = math.sqrt(2 / n) * to_slots(error).real
-        part = float((place[self.shown] ** 2).sum())
-        return math.sqrt(part / self.std**2 + max(whole - part, 0.0) / self.rest**2)
-
-    def bits(self, error: Floats, tau: int = 1) -> float:
-        """s that an error vector's coefficients, shape (n,), leave over tau decryptions."""
-        return -2 * math.log2(math.sqrt(12 * tau) * self.norm(error))
 
     def draw(self, context: RingContext, towers: int, randomness: RandomSource) -> Residues:
         """Rounded coefficients as residues, shape (towers, n).
@@ -189,11 +118,6 @@ class Flooding:
             return found
         fine = Flooding.even(params.ring_dim, FINE).draw(context, towers, randomness)
         return rns.add(found, fine, context.primes[:towers])
-
-
-def slot_std(params: CkksParameters, coefficient_std: float) -> float:
-    """Standard deviation of a decoded slot for i.i.d. coefficients: sqrt(n / 2) std / scale."""
-    return math.sqrt(params.ring_dim / 2) * coefficient_std / 2.0**params.scale_bits
 
 
 def standard_normal(count: int, randomness: RandomSource) -> Floats:

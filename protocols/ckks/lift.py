@@ -38,7 +38,8 @@ def lift(context: RingContext, polynomials: Sequence[Residues]) -> list[Residues
         # Of the first polynomial of each.
         lifted = context.cc.IntMPBootEncrypt(key, [rest, nothing], nothing, zero)
         rest.RemoveElement(0)
-        found.append(context.first_of(lifted))
+        lifted.RemoveElement(1)
+        found.append(context.residues_of(lifted))
     return found
 
 

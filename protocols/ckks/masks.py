@@ -19,15 +19,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import numpy as np
-
-from protocols.ckks import residues as rns
-from protocols.ckks.residues import Residues
-from protocols.privacy.randomness import RandomSource
-
 # The lift finds the multiple of Q3 in double precision: a message stays 2^-40 off the edge.
 ROOM_BITS = 40
-_WORD = 64
+WORD = 64
+"""Bits of one."""
 
 
 def room(primes: Sequence[int]) -> int:
@@ -38,34 +33,3 @@ def room(primes: Sequence[int]) -> int:
 def mask_bits(primes: Sequence[int], parties: int) -> int:
     """k of the module: a mask takes 2^k values."""
     return ((math.prod(primes) - 2 * room(primes)) // parties).bit_length() - 1
-
-
-def draw_mask(
-    primes: Sequence[int], parties: int, ring_dim: int, randomness: RandomSource
-) -> Residues:
-    """Coefficients of one party's mask modulo each prime, shape (len(primes), ring_dim)."""
-    bits = mask_bits(primes, parties)
-    count = -(-bits // _WORD)
-    words = randomness.words(count * ring_dim).reshape(count, ring_dim)
-    top = words[-1] >> np.uint64(count * _WORD - bits)
-    modulus = np.array(primes, np.uint64)[:, None]
-
-    def everywhere(number: int) -> Residues:
-        column = np.array([[number % prime] for prime in primes], np.uint64)
-        return np.broadcast_to(column, (len(primes), ring_dim))
-
-    total = top % modulus
-    for word in words[-2::-1]:
-        shifted = rns.product(total, everywhere(1 << _WORD), primes)
-        total = rns.add(shifted, word % modulus, primes)
-    return rns.subtract(total, everywhere(1 << bits - 1), primes)
-
-
-def mask_values(
-    primes: Sequence[int], parties: int, count: int, randomness: RandomSource
-) -> list[int]:
-    """So many coefficients of one party's mask, as integers."""
-    bits = mask_bits(primes, parties)
-    words = randomness.words(-(-bits // _WORD) * count).reshape(count, -1)
-    drawn = (int.from_bytes(row.tobytes(), "little") for row in words)
-    return [(value & (1 << bits) - 1) - (1 << bits - 1) for value in drawn]

@@ -28,6 +28,8 @@ SPECIAL_PRIME_BITS = 60
 SPECIAL_SPARE_BITS = 5
 # A refresh keeps three primes; its masks use the room of all three (`ckks/masks.py`).
 REFRESH_TOWERS = 3
+# One prime would bound the weights by 2^(first_mod_bits - scale_bits - 1).
+DECRYPTION_TOWERS = 2
 # Smallest ring that OpenFHE accepts with these prime sizes and that the tests use.
 MIN_RING_DIM = 512
 

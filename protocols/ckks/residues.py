@@ -16,9 +16,11 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Collection, Sequence
+import os
+from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +28,7 @@ from numpy.typing import NDArray
 from protocols.errors import MessageError
 
 Residues = NDArray[np.uint64]
+T = TypeVar("T")
 _WORD = 8
 REMEMBERED = 256
 """Rows that `uniform` remembers."""
@@ -116,11 +119,6 @@ def subtract(left: Residues, right: Residues, primes: Sequence[int]) -> Residues
     total = left - right
     np.minimum(total, total + _column(primes), out=total)
     return total
-
-
-def negate(rows: Residues, primes: Sequence[int]) -> Residues:
-    """-rows mod primes, row by row; rows below their primes."""
-    return subtract(np.zeros_like(rows), rows, primes)
 
 
 def product(left: Residues, right: Residues, primes: Sequence[int]) -> Residues:
@@ -236,3 +234,13 @@ def packed_size(primes: Sequence[int], ring_dim: int) -> int:
 
 def _below(blob: bytes, start: int, ring_dim: int, prime: int) -> bool:
     return bool(np.frombuffer(blob, np.uint64, ring_dim, start).max() < prime)
+
+
+def each(work: Callable[..., T], *arguments: Iterable[Any]) -> list[T]:
+    """`map`, in as many threads as OpenFHE takes: $OMP_NUM_THREADS, or one per core.
+
+    NumPy lets go of Python's lock, OpenFHE does not.
+    """
+    count = int(os.environ.get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0)))
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(work, *arguments))

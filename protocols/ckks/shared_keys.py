@@ -14,7 +14,15 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, TypeVar, cast
 
 import numpy as np
+import openfhe
 
+from protocols.ckks.context import (
+    LOADED,
+    ciphertext_frame,
+    frames_of,
+    open_context,
+    zero_public_key,
+)
 from protocols.ckks.evaluation import CkksContext, unload
 from protocols.ckks.parameters import CkksParameters
 from protocols.ckks.residues import Residues
@@ -153,7 +161,7 @@ ENCODED_ROWS = MemoryBudget(9 << 28)
 
 
 class Shared:
-    """One party's part of what its process has once: `parties.kernel.model_session.Alone`."""
+    """One party's part of what its process has once: `parties.kernel.model.session.Alone`."""
 
     kept, loaded, once = staticmethod(chunk_of), staticmethod(loaded_context), staticmethod(once)
 
@@ -168,3 +176,12 @@ class Shared:
     def leave(self) -> None:
         """This party has no encoded rows any more."""
         ENCODED_ROWS.leave(self)
+
+
+def release() -> None:
+    """Forget every context and key of this process (OpenFHE keeps them for ever otherwise)."""
+    for tag in [*LOADED]:
+        unload(tag)
+    for cache in (open_context, frames_of, ciphertext_frame, zero_public_key):
+        cache.cache_clear()
+    openfhe.ReleaseAllContexts()

@@ -17,18 +17,40 @@ zeta^(2 rev(e) + 1), rev reversing bits, so that the entries of one Y are n / 2k
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.ckks import residues as rns
-from protocols.ckks.column_map import powers_of_root
 from protocols.ckks.residues import Residues
-from protocols.privacy.randomness import RandomSource
+from protocols.ckks.transform import powers_of_root, reversed_bits
+from protocols.privacy.laws.randomness import RandomSource
 
 _LOW = np.uint64((1 << 32) - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class TraceMap:
+    """What a refresh of an encrypted model applies: value times the sums over columns, in all.
+
+    Parties and coordinator apply it to integers, and round. Their results add up to the map of the
+    sum to within half a unit each: less than one fresh error, and no level.
+
+    columns: B; period: k; value: any number.
+    """
+
+    columns: int
+    period: int
+    value: float
+
+    def apply(self, coefficients: Sequence[int]) -> list[int]:
+        """The 2k coefficients of the result, from those of the polynomial; rounded to nearest."""
+        factor = Fraction(self.value) * self.columns
+        top, bottom = factor.numerator, factor.denominator
+        return [(2 * top * c + bottom) // (2 * bottom) for c in coefficients]
 
 
 def embed(coefficients: Sequence[int], primes: Sequence[int], ring_dim: int) -> Residues:
@@ -77,29 +99,6 @@ def drawn(primes: Sequence[int], ring_dim: int, stream: RandomSource) -> Residue
             kept = words[words < np.uint64(prime)]
             row[filled : filled + len(kept)] = kept
             filled += len(kept)
-    return found
-
-
-def shifted(polynomial: Residues, primes: Sequence[int], places: int) -> Residues:
-    """The product with X^places, shape (len(primes), n)."""
-    if not places:
-        return polynomial
-    return rns.product(polynomial, monomial(tuple(primes), polynomial.shape[1], places), primes)
-
-
-@lru_cache(maxsize=4)
-def monomial(primes: tuple[int, ...], n: int, places: int) -> Residues:
-    """X^places, shape (len(primes), n)."""
-    exponents = (2 * reversed_bits(n) + 1) * places % (2 * n)
-    found = powers_of_root(primes, n, n)[:, exponents]
-    found.setflags(write=False)
-    return found
-
-
-def reversed_bits(count: int) -> NDArray[np.int64]:
-    """rev of 0 … count - 1."""
-    bits = count.bit_length() - 1
-    found: NDArray[np.int64] = np.arange(count).reshape((2,) * bits).transpose().ravel()
     return found
 
 

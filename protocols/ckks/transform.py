@@ -9,16 +9,14 @@ order: entry e is the value at psi^(2 rev(e) + 1), rev reversing bits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from protocols.ckks import residues as rns
-from protocols.ckks.column_map import powers_of_five, powers_of_root
 from protocols.ckks.residues import Residues
-from protocols.ckks.subring import reversed_bits
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -26,26 +24,9 @@ Floats = NDArray[np.float64]
 
 def evaluations(coefficients: Integers, primes: Sequence[int]) -> Residues:
     """Evaluation form modulo every prime, shape (len(primes), n), of coefficients below each."""
-    n = len(coefficients)
-    rows = (_forward(coefficients % prime, psi, prime) for psi, prime in _each(primes, n))
-    return np.stack(list(rows))
-
-
-def coefficients(polynomial: Residues, primes: Sequence[int]) -> Floats:
-    """Centred modulo the product of two primes, shape (n,), to 53 bits; polynomial: shape (2, n).
-
-    r + q t, r centred modulo the first prime q, t = (other - r) / q centred modulo the other one: t
-    is zero, and all bits are there, where a coefficient is below q / 2.
-    """
-    n = polynomial.shape[1]
-    pairs = zip(polynomial, _each(primes, n), strict=True)
-    first, other = (_backward(row, psi, prime) for row, (psi, prime) in pairs)
-    q, last = primes
-    low = _centred(first, q)
-    rest = rns.subtract(other[None], (low % last).astype(np.uint64)[None], [last])
-    high = _centred(rns.scale(rest, [pow(q, -1, last)], [last])[0], last)
-    found: Floats = low + float(q) * high
-    return found
+    powers = powers_of_root(tuple(primes), len(coefficients), len(coefficients))
+    rows = [forward(coefficients % p, psi, p) for psi, p in zip(powers, primes, strict=True)]
+    return np.stack(rows)
 
 
 def to_slots(coefficients: Floats) -> NDArray[np.complex128]:
@@ -73,28 +54,16 @@ def turned(polynomial: Residues, exponent: int) -> Residues:
 # -- stages ---------------------------------------------------------------------------------------
 
 
-def _forward(row: Integers, psi: Residues, prime: int) -> Residues:
+def forward(row: Integers | Residues, psi: Residues, prime: int) -> Residues:
+    """Values at psi^(2 rev(e) + 1) of coefficients below the prime; psi: its powers below 2 n."""
     x, half, modulus = row.astype(np.uint64), len(row) // 2, np.uint64(prime)
-    for exponents in _exponents(len(row)):
-        low, high = x[:half], rns.row_product(x[half:], _tiled(psi[exponents], half), prime)
+    for exponents in _stages(len(row)):
+        factors = np.tile(psi[exponents], half // len(exponents))
+        low, high = x[:half], rns.row_product(x[half:], factors, prime)
         x = np.empty_like(x)
         _reduced(low + high, modulus, x[0::2])
         _reduced(low + (modulus - high), modulus, x[1::2])
     return x
-
-
-def _backward(row: Residues, psi: Residues, prime: int) -> Residues:
-    x, half, modulus = row, len(row) // 2, np.uint64(prime)
-    for exponents in reversed(list(_exponents(len(row)))):
-        even, odd = x[0::2], x[1::2]
-        inverse = _tiled(psi[-exponents % len(psi)], half)
-        x = np.empty_like(x)
-        _reduced(even + odd, modulus, x[:half])
-        # Below twice the prime, which `row_product` takes.
-        difference = even + (modulus - odd)
-        x[half:] = rns.row_product(np.minimum(difference, difference - modulus), inverse, prime)
-    found: Residues = rns.scale(x[None], [pow(len(row), -1, prime)], [prime])[0]
-    return found
 
 
 def _reduced(x: Residues, modulus: np.uint64, out: Residues) -> None:
@@ -102,17 +71,9 @@ def _reduced(x: Residues, modulus: np.uint64, out: Residues) -> None:
     np.minimum(x, x - modulus, out=out)
 
 
-def _centred(row: Residues, prime: int) -> Integers:
-    x = row.view(np.int64)
-    return np.where(x > prime // 2, x - prime, x)
-
-
-def _tiled(roots: Residues, count: int) -> Residues:
-    return np.tile(roots, count // len(roots))
-
-
 @lru_cache(maxsize=4)
 def _stages(n: int) -> tuple[Integers, ...]:
+    """Exponents of psi in the factors c of each stage, shape (m,)."""
     exponent, found = np.array([n]), []
     while exponent.size < n:
         exponent = exponent // 2
@@ -121,11 +82,46 @@ def _stages(n: int) -> tuple[Integers, ...]:
     return tuple(found)
 
 
-def _exponents(n: int) -> Iterator[Integers]:
-    """Of psi, in the factors c of each stage, shape (m,)."""
-    return iter(_stages(n))
+# -- roots ----------------------------------------------------------------------------------------
 
 
-def _each(primes: Sequence[int], n: int) -> Iterator[tuple[Residues, int]]:
-    """Powers of psi below 2n, and the prime."""
-    return zip(powers_of_root(tuple(primes), n, n), primes, strict=True)
+def reversed_bits(count: int) -> NDArray[np.int64]:
+    """rev of 0 … count - 1."""
+    bits = count.bit_length() - 1
+    found: NDArray[np.int64] = np.arange(count).reshape((2,) * bits).transpose().ravel()
+    return found
+
+
+@lru_cache(maxsize=8)
+def powers_of_five(size: int) -> NDArray[np.int64]:
+    """5^i mod 4B, i < B."""
+    return np.array([pow(5, i, 4 * size) for i in range(size)], np.int64)
+
+
+@lru_cache(maxsize=8)
+def powers_of_root(primes: tuple[int, ...], n: int, count: int) -> Residues:
+    """phi^i, i < 2 N, shape (len(primes), 2 N), N = count; phi = psi^(n / N).
+
+    psi: the root of X^n + 1 that OpenFHE takes.
+    """
+    roots = [pow(_root(prime, n), n // count, prime) for prime in primes]
+    return _geometric(roots, primes, 2 * count)
+
+
+def _geometric(ratios: list[int], primes: tuple[int, ...], count: int) -> Residues:
+    found: Residues = np.ones((len(primes), 1), np.uint64)
+    while found.shape[1] < count:
+        steps = [pow(r, found.shape[1], p) for r, p in zip(ratios, primes, strict=True)]
+        wide = np.broadcast_to(np.array(steps, np.uint64)[:, None], found.shape)
+        found = np.concatenate([found, rns.product(found, wide, primes)], axis=1)
+    return found
+
+
+@lru_cache(maxsize=64)
+def _root(prime: int, n: int) -> int:
+    """The least primitive 2n-th root of unity mod prime, which OpenFHE takes."""
+    candidate = 2
+    while pow(root := pow(candidate, (prime - 1) // (2 * n), prime), n, prime) != prime - 1:
+        candidate += 1
+    # All primitive ones are the odd powers of one of them.
+    return int(_geometric([root], (prime,), 2 * n)[0, 1::2].min())

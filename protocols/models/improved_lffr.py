@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from scipy.special import logit
 
 from parties.kernel.sums.links import GAMMA, decoded
-from protocols.approximation import Approximation, Polynomial
 from protocols.errors import ParameterError
 from protocols.models.linear import Linear
 from protocols.models.model import Array, TargetModel
 from protocols.names import ENCRYPTED_MODEL, ENCRYPTED_ROWS
+from protocols.numerics.approximation import Approximation, Polynomial
 from protocols.words import Fact, number
 
 

@@ -20,10 +20,10 @@ from functools import lru_cache
 import numpy as np
 from scipy.special import expit
 
-from protocols.approximation import Polynomial, range_bound
 from protocols.errors import ParameterError
 from protocols.models.model import Array, TargetModel
 from protocols.names import ENCRYPTED_MODEL, ENCRYPTED_ROWS
+from protocols.numerics.approximation import Polynomial, range_bound
 
 # The paper's bound of the second derivative, for the sigmoid itself.
 CURVATURE = 0.155
@@ -91,7 +91,7 @@ def curvature(link: Polynomial) -> float:
 def push_bound(
     link: Polynomial, *, shrink: float, eta: float, norm_bound: float, radius: float
 ) -> float:
-    """M(R) of `protocols.privacy.descent_bound` for this loss.
+    """M(R) of `protocols.privacy.certificates.descent_bound` for this loss.
 
     The largest shrink z r + (eta B^2 / 2) r^2 over |z| <= B R, r = -g(z, y). It is convex in y,
     so y is 0 or 1, and (z, 0) is (-z, 1): r = 2 (1 - p)^2 p.

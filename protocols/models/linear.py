@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from protocols.approximation import Approximation, Polynomial
 from protocols.models.model import Array, TargetModel
 from protocols.names import ENCRYPTED_MODEL, ENCRYPTED_ROWS, SECURE_AGGREGATION
+from protocols.numerics.approximation import Approximation, Polynomial
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from parties.kernel.sums.links import decoded
-from protocols.approximation import (
+from protocols.models.probabilities import probability_figures
+from protocols.names import ENCRYPTED_ROWS
+from protocols.numerics.approximation import (
     Approximation,
     Polynomial,
     error_bound,
     sigmoid_approximation,
 )
-from protocols.models.probabilities import probability_figures
-from protocols.names import ENCRYPTED_ROWS
 from protocols.words import Fact
 
 Array = NDArray[np.float64]

@@ -17,15 +17,15 @@ import numpy as np
 from scipy.special import xlogy
 
 from parties.kernel.sums.links import RADIUS, decoded, largest_deviance
-from protocols.approximation import (
+from protocols.errors import SchemaError
+from protocols.models.model import Array, Measure, TargetModel
+from protocols.names import ENCRYPTED_MODEL, ENCRYPTED_ROWS
+from protocols.numerics.approximation import (
     Approximation,
     Polynomial,
     exponential_approximation,
     exponential_error,
 )
-from protocols.errors import SchemaError
-from protocols.models.model import Array, Measure, TargetModel
-from protocols.names import ENCRYPTED_MODEL, ENCRYPTED_ROWS
 from protocols.words import Fact, number
 
 

@@ -19,8 +19,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from protocols.curvature import Curvature
 from protocols.errors import ParameterError
+from protocols.rows.curvature import Curvature
 from protocols.updates.update import Update, check_fraction, check_positive
 
 # tau: keeps the first divisions finite.

@@ -18,9 +18,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from protocols.approximation import Polynomial
+from protocols.ckks.circuits.factors import depth, last_operands
 from protocols.ckks.factored import FactoredPolynomial
 from protocols.errors import ParameterError
+from protocols.numerics.approximation import Polynomial
 from protocols.updates.update import Update, V, check_positive
 from protocols.words import Fact, number
 
@@ -65,7 +66,7 @@ class Barrier(Update):
         """One iteration."""
         w: Any = state[0]
         factors = pull_factors(self, unit)
-        pull = reduce(mul, factors.last_operands(w @ w, w * factors.leading))
+        pull = reduce(mul, last_operands(factors, w @ w, w * factors.leading))
         return (w - gradient - pull,)
 
     def gradient_factor(self, t: int) -> float:
@@ -74,7 +75,7 @@ class Barrier(Update):
 
     def levels(self) -> int:
         """|w|^2 beside c w, then the factors: 2, 3, 3, 4 for degree 1 to 4."""
-        return 1 + pull_factors(self).depth()
+        return 1 + depth(pull_factors(self))
 
 
 @lru_cache(maxsize=64)

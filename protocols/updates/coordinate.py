@@ -28,7 +28,7 @@ Two ways to draw the batches have a proof:
   amplification by the secret order is claimed.
 * "poisson": every row joins by a coin of its own, with probability 1 / K, which its owner tosses
   from a private source and tells nobody. Amplification then holds against the coordinator and all
-  other owners, hidden alpha notwithstanding: `protocols.privacy.poisson` has the proof. It needs
+  other owners, hidden alpha notwithstanding: `privacy.loss.poisson` has the proof. It needs
   that neither an owner's answer by itself nor the batch's size is seen, hence the encrypted sum,
   and L in the step is the expected size N / K, not the drawn one.
 
@@ -37,7 +37,7 @@ other rows' hidden alpha then depend on whether k was drawn. They are not offere
 the paper's own figure, for comparison only.
 
 Answers are rounded to the noise grid, which moves them by at most sqrt(d) units more; `noise_std`
-pays for it, and for the difference of discrete and continuous noise (`protocols.privacy.grid`).
+pays for it, and for the difference of discrete and continuous noise (`privacy.laws.grid`).
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ from dataclasses import dataclass
 import dp_accounting
 import numpy as np
 
+from parties.kernel.integers.exact import Exact
+from parties.kernel.integers.integer_rows import IntegerRows
 from parties.kernel.sums.dual import (
     Array,
     DualOwner,
@@ -59,13 +61,12 @@ from parties.kernel.sums.dual import (
     step,
 )
 from parties.kernel.sums.dual_steps import Loss
-from parties.kernel.sums.integer_sums import Exact, IntegerRows
 from protocols.errors import ParameterError
-from protocols.privacy.gdp import mu_for_epsilon
-from protocols.privacy.grid import FINENESS_BITS, NoiseGrid, discretisation_delta
-from protocols.privacy.poisson import poisson_noise_multiplier
-from protocols.privacy.randomness import RandomSource
-from protocols.privacy.shares import NoiseSplit, gaussian_shares
+from protocols.privacy.laws.grid import FINENESS_BITS, NoiseGrid, discretisation_delta
+from protocols.privacy.laws.randomness import RandomSource
+from protocols.privacy.laws.shares import NoiseSplit, gaussian_shares
+from protocols.privacy.loss.gdp import mu_for_epsilon
+from protocols.privacy.loss.poisson import poisson_noise_multiplier
 
 __all__ = [
     "DualParty", "DualPlan", "DualSteps", "Loss", "Rows", "Schedule", "check_rows",

@@ -5,7 +5,7 @@
 
 Source: Chiang, "Privacy-Preserving Logistic Regression Training with a Faster Gradient Variant",
 Algorithm 1 (eta_t there is -m_t; B-bar is multiplied uninverted there, and v returned). B is
-`protocols.curvature`'s; whoever drives the rule multiplies B^-1 into the gradient.
+`protocols.rows.curvature`'s; whoever drives the rule multiplies B^-1 into the gradient.
 
 Here 1 + m_0 = 0.0101, so that `momentum`'s W_1 holds w_1 at a hundredth; but w_1 enters later only
 by m_1 / (1 + m_0) W_1, m_1 = 6e-5, a factor of 0.006: no error is amplified.
@@ -20,8 +20,8 @@ from itertools import accumulate, repeat
 from operator import mul
 from typing import ClassVar
 
-from protocols.curvature import Curvature
 from protocols.errors import ParameterError
+from protocols.rows.curvature import Curvature
 from protocols.updates.momentum import Momentum, accelerated
 from protocols.updates.update import Update
 

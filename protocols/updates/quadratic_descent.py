@@ -1,7 +1,7 @@
 """Gradient descent on the quadratic gradient: w <- w - N B^-1 (grad(w) + noise).
 
 Source: Chiang, "Privacy-Preserving Logistic Regression Training with a Faster Gradient Variant",
-section III, a Newton step with the Hessian's diagonal bound B in its place (`protocols.curvature`).
+section III, a Newton step with the Hessian's diagonal bound B in its place (`rows.curvature`).
 B lies above the Hessian, so that N in (0, 2) never climbs; N = 1 is what the bound suggests.
 """
 
@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from protocols.curvature import Curvature
 from protocols.errors import ParameterError
+from protocols.rows.curvature import Curvature
 from protocols.updates.quadratic import Quadratic
 from protocols.updates.update import Update
 

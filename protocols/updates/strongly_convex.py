@@ -14,7 +14,7 @@ in the paper.
 
 The suboptimality is at most a_{T,0} E_0 + sum_t a_{T,t} d Var_t / 2 (Theorem 4.1), so the privacy
 budget can be divided among the iterations: `division` says how, `noise_shares` gives the shares,
-`protocols.privacy.schedule` the noise.
+`protocols.privacy.loss.schedule` the noise.
 """
 
 from __future__ import annotations
@@ -27,7 +27,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.errors import ParameterError
-from protocols.privacy.schedule import MECHANISMS, best_rounds, log_error_weights, optimal_shares
+from protocols.privacy.loss.schedule import (
+    MECHANISMS,
+    best_rounds,
+    log_error_weights,
+    optimal_shares,
+)
 from protocols.updates.momentum import Momentum
 from protocols.updates.update import Update
 

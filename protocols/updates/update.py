@@ -21,8 +21,8 @@ from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
-from protocols.curvature import Curvature
 from protocols.errors import ParameterError
+from protocols.rows.curvature import Curvature
 from protocols.words import Fact, count, number
 
 # NDArray[np.float64] in the twin, EncryptedVector under encryption.

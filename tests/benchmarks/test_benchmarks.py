@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from benchmarks import baselines, cases, cell, ceremony, compare, fixed, session, table, trust
 from benchmarks.__main__ import app
-from protocols import traffic
+from protocols.costs import traffic
 from protocols.errors import ParameterError
 from protocols.names import UNDER_CKKS
 

@@ -18,10 +18,10 @@ import pandas as pd
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from parties.data.schema import CategoricalColumn, Label, NumericColumn, Schema
-from sims import cli
-from sims.layout import PRIVATE, RELEASE
-from sims.release import FRESH, OPENED
+from ciphercohort.cli import app as cli
+from ciphercohort.job.layout import PRIVATE, RELEASE
+from ciphercohort.report.release import FRESH, OPENED
+from parties.reader.schema import CategoricalColumn, Label, NumericColumn, Schema
 from tests.boundaries.reading import BoundaryError
 
 ROWS = 120

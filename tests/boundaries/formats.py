@@ -26,7 +26,7 @@ import pyarrow.feather
 import pyarrow.parquet
 from openpyxl.utils.exceptions import IllegalCharacterError
 
-from parties.data.table import READERS
+from parties.reader.table import READERS
 from tests.boundaries.tables import Cells, Kind, Row
 
 Write = Callable[[Path, Kind, Sequence[Row]], Any]

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from parties.data.shard import Shard
-from parties.objectives import open_contributor
-from protocols.objectives import DualObjective
-from protocols.privacy.randomness import SeededRandomness
+from parties.reader.shard import Shard
+from parties.verifier.objectives import open_contributor
+from protocols.privacy.laws.seeded import SeededRandomness
+from protocols.sums.objectives import DualObjective
 from tests.boundaries.reading import BoundaryError
 from tests.boundaries.replies import CASES, Case, Change, changes
-from tests.sessions import VICTIM
+from tests.support.sessions import VICTIM
 
 MOVED = tuple(case for case in CASES.values() if case.charged)
 """Plans of sums with a certificate."""
@@ -51,7 +51,7 @@ class Moves:
         session = case.open()
         session.run()
         self.plan: Any = session.plan
-        self._shard = session.parties[VICTIM]._rows._value
+        self._shard = session.parties[VICTIM].run.rows._value
 
     def check(self, move: Move) -> bool:
         """True; raises BoundaryError."""

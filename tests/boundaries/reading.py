@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from parties.data.schema import Schema
-from parties.data.shard import Shard, encode_shard
+from parties.reader.schema import Schema
+from parties.reader.shard import Shard, encode_shard
 from protocols.errors import CohortError
 from tests.boundaries.formats import Format, UnfitError
 from tests.boundaries.tables import Kind, Pair, Row

@@ -26,31 +26,31 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from hypothesis import strategies as st
 
 from parties.account import Account
-from parties.data.schema import Classes, Label, NumericColumn, Offset, Targets, Weight
-from parties.data.shard import ClampCounts, Shard
 from parties.kernel import ephemeral_key
 from parties.kernel.private import closed
+from parties.reader.schema import Classes, Label, NumericColumn, Offset, Targets, Weight
+from parties.reader.shard import ClampCounts, Shard
 from protocols.aggregate.choice import choose
-from protocols.curvature import Curvature, largest_row_sum
 from protocols.errors import CohortError
-from protocols.evaluation.objective import EvaluationObjective
-from protocols.gradients import GradientPlan
-from protocols.inference.objective import InformationObjective, ProductsObjective
-from protocols.messages import Body
-from protocols.missing_cells import MissingObjective
-from protocols.objectives import DualObjective, MomentObjective, RowObjective
+from protocols.exchange.messages import Body
 from protocols.privacy.calibrate.calibration import calibrate
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.calibrate.one_sum import plan_sum
-from protocols.privacy.ledger import Ledger
+from protocols.privacy.loss.ledger import Ledger
+from protocols.rows.curvature import Curvature, largest_row_sum
+from protocols.statistics.evaluation.objective import EvaluationObjective
+from protocols.statistics.inference.objective import InformationObjective, ProductsObjective
+from protocols.sums.missing_cells import MissingObjective
+from protocols.sums.objectives import DualObjective, MomentObjective, RowObjective
+from protocols.sums.plan import GradientPlan
 from protocols.updates.dual_ascent import DualAscent
 from protocols.updates.momentum import GradientDescent
 from protocols.updates.quadratic import QuadraticNesterov
-from tests import helpers, sessions
 from tests.boundaries.reading import BoundaryError
-from tests.helpers import NOISE, Session, make_data, open_session
-from tests.protocols import test_linear_at_home as at_home
-from tests.sessions import NAG, VICTIM, Vanishing, altered, reply_of
+from tests.protocols.model import test_linear_at_home as at_home
+from tests.support import helpers, sessions
+from tests.support.helpers import NOISE, Session, make_data, open_session
+from tests.support.sessions import NAG, VICTIM, Vanishing, altered, reply_of
 
 COINS_OF_RUN = 7
 DATASET = "table"
@@ -136,12 +136,12 @@ def observe(case: Case, change: Callable[[Shard], Shard], folder: Path) -> list[
         session = case.open()
         party = session.parties[VICTIM]
         # A shard, but for the views that follow from it.
-        party._rows = closed(change(party._rows._value))
+        party.run.rows = closed(change(party.run.rows._value))
         ledger = folder / "ledger.jsonl"
         ledger.unlink(missing_ok=True)
         if case.charged:
             account = Account(Ledger(path=ledger, epsilon=1e6, delta=0.5), DATASET)
-            party._account = account
+            party.run.account = account
         if case.far:
             _ask_far(session)
         transport = Vanishing(session.ask, case.lost) if case.lost else session.ask
@@ -337,14 +337,14 @@ def _with_sites(session: Session) -> Session:
 def _with_terms(session: Session) -> Session:
     """Rows with weights and offsets."""
     for party in session.parties.values():
-        old = party._rows._value
+        old = party.run.rows._value
         schema = replace(
             old.schema, weight=Weight(name="w", bound=4.0), offset=Offset("o", -1.0, 1.0)
         )
         beside: Any = np.linspace(0.1, 1.0, old.rows)
         counts = ClampCounts(rows=old.rows)
         own: Any = {"weight": beside, "offset": beside - 0.5}
-        party._rows = closed(Shard(x=old.x, y=old.y, counts=counts, schema=schema, **own))
+        party.run.rows = closed(Shard(x=old.x, y=old.y, counts=counts, schema=schema, **own))
     terms = {"digest": schema.digest(), **schema.row_terms}
     make = session.coordinator._make_plan
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from hypothesis import strategies as st
 
-from parties.data.schema import (
+from parties.reader.schema import (
     CategoricalColumn,
     Classes,
     Label,

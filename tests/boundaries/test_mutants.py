@@ -1,7 +1,7 @@
 """Faults that the property has to find: each is put in place of the true code.
 
 Halved noise, a label twice, exact sums without consent and quoted cells are in
-`tests/test_mutants.py`; a norm bound off by one unit in `tests/protocols/test_integer_sums.py`; a
+`tests/test_mutants.py`; a norm bound off by one unit in `test_integer_sums.py`; a
 refresh without its commitment in `tests/provenance/test_confirmed.py`.
 """
 
@@ -15,21 +15,22 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from parties.data import cells
-from parties.data.shard import Shard
 from parties.kernel import private
+from parties.kernel.integers.exact import Exact
 from parties.kernel.order import shuffled
 from parties.kernel.private import opened
-from parties.kernel.sums.integer_sums import Exact, Factors
-from parties.party import Party
-from protocols.messages import Body
+from parties.kernel.sums.integer_sums import Factors
+from parties.reader import cells
+from parties.reader.shard import Shard
+from parties.verifier.party import Party
+from protocols.exchange.messages import Body
 from tests.boundaries.explore import explore
 from tests.boundaries.formats import FORMATS
 from tests.boundaries.moves import Moves, moves
 from tests.boundaries.reading import BoundaryError, Reading
 from tests.boundaries.replies import CASES, Change, Runs, changes
 from tests.boundaries.tables import KINDS, Pair, pairs
-from tests.sessions import VICTIM
+from tests.support.sessions import VICTIM
 
 Patch = pytest.MonkeyPatch
 true_enrol, true_exact = Party._enrol, Factors.total
@@ -61,21 +62,17 @@ def a_row_moves_its_own_part_alone(folder: Path) -> bool:
 def other_rows_keep_their_places(folder: Path) -> bool:
     """By the same coins, D and D' differ in one place, whatever the odd row holds."""
     session = CASES["sums, weights and offsets"].open()
-    party, plan = session.parties[VICTIM], _AllRows()
+    party = session.parties[VICTIM]
     for weight in (0.0, 0.5, 1.0):
-        other = Change(0.5, (0.25,), 1.0, weight, 0.5, order=None)(party._rows._value)
+        other = Change(0.5, (0.25,), 1.0, weight, 0.5, order=None)(party.run.rows._value)
         placed = []
-        for shard in (party._rows._value, other):
-            with party._private:
-                rows: Any = opened(party._used(plan, shard))  # type: ignore[arg-type]
+        for shard in (party.run.rows._value, other):
+            with party.run.private:
+                rows: Any = opened(party.run.used(shard))  # type: ignore[arg-type]
             placed.append(np.column_stack([rows.x, rows.y, rows.weight]))
         if (placed[0] != placed[1]).any(axis=1).sum() != 1:
             return False
     return True
-
-
-class _AllRows:
-    held_out = None
 
 
 # -- mutants ---------------------------------------------------------------------------------------
@@ -100,7 +97,7 @@ def a_digest_of_rows_is_told(patch: Patch) -> None:
 
     def enrol(self: Party, request: Body) -> Body:
         reply = true_enrol(self, request)
-        return Body({**reply.meta, "rows_sha256": self._rows.fingerprint()})
+        return Body({**reply.meta, "rows_sha256": self.run.rows.fingerprint()})
 
     patch.setattr(Party, "_enrol", enrol)
 
@@ -110,7 +107,7 @@ def a_count_of_rows_is_told(patch: Patch) -> None:
 
     def enrol(self: Party, request: Body) -> Body:
         reply = true_enrol(self, request)
-        return Body({**reply.meta, "positive": int(self._rows._value.y.sum())})
+        return Body({**reply.meta, "positive": int(self.run.rows._value.y.sum())})
 
     patch.setattr(Party, "_enrol", enrol)
 

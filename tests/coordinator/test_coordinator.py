@@ -20,13 +20,13 @@ from coordinator import coordinator
 from coordinator.coordinator import Coordinator, Observer, Outcome
 from coordinator.costs import Costs
 from coordinator.replay import replay
-from protocols import encrypted_model
 from protocols.errors import ParameterError, ProtocolError
-from protocols.messages import Body, digest, public_bytes
-from protocols.protocol import PHASES
-from protocols.transcript import verify
-from tests.helpers import Session, header_of, log2_error, seal
-from tests.sessions import VICTIM, asked, model_session, record, small
+from protocols.exchange.messages import Body, digest, public_bytes
+from protocols.exchange.transcript import verify
+from protocols.model import protocol as encrypted_model
+from protocols.plan.protocol import PHASES
+from tests.support.helpers import Session, header_of, log2_error, seal
+from tests.support.sessions import VICTIM, asked, model_session, record, small
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def test_costs_are_counted(finished: tuple[Session, Outcome]) -> None:
     costs = session.coordinator.costs
     words = {
         "agree": "enrol agree reveal",
-        "keys": "commit-keys keys public-shares rotations relinearise",
+        "keys": "commit-keys keys public-shares rotations commit-relinearise relinearise",
         "encrypt": "commit-rows contribute confirm",
         "refresh": "commit-refresh refresh",
         "decrypt": "commit-decrypt decrypt finish",
@@ -167,7 +167,7 @@ def test_a_party_that_does_not_fit_is_named(odd: str) -> None:
     else:
         stranger = session.parties[VICTIM] = small(features=4).parties[VICTIM]
         stranger._coordinator_key = public_bytes(session.coordinator_key)
-        stranger._signing_key = session.party_keys[VICTIM]
+        stranger.run.signing_key = session.party_keys[VICTIM]
         words = "another column schema"
     with pytest.raises(ProtocolError, match=words) as caught:
         session.run()
@@ -203,7 +203,7 @@ def test_an_impossible_plan_is_refused_before_any_key() -> None:
 FREED = """
 import openfhe
 from protocols.ckks import context
-from tests.sessions import small
+from tests.support.sessions import small
 
 session, tags = small(rounds=2), set()
 

@@ -11,20 +11,21 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ciphercohort.verify.messages import bytes_per_party, sequence_problems
 from coordinator.coordinator import Outcome
+from coordinator.errors import LostError
 from coordinator.log import FOLDER, MessageLog, file_name
 from coordinator.replay import replay
-from protocols import decrypt
-from protocols.ckks import shamir
-from protocols.errors import LostError, ParameterError, ProtocolError
-from protocols.messages import Body
-from protocols.protocol import protocol_of
-from protocols.statement import make_statement
-from protocols.train import train_plain
-from sims.verify_messages import bytes_per_party, sequence_problems
-from tests import sessions
-from tests.helpers import NOISE, Session, half_of, log2_error, party_names
-from tests.sessions import (
+from parties.kernel.cover import shamir
+from protocols.errors import ParameterError, ProtocolError
+from protocols.exchange.messages import Body
+from protocols.plan.protocol import protocol_of
+from protocols.plan.statement import make_statement
+from protocols.rows.training import train_plain
+from protocols.steps import decrypt
+from tests.support import sessions
+from tests.support.helpers import NOISE, Session, half_of, log2_error, party_names
+from tests.support.sessions import (
     Vanishing,
     asked,
     model_session,

@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from ciphercohort.report.status_page import page, status_tables
+from coordinator.errors import LostError
 from coordinator.log import FOLDER, TRANSCRIPT, MessageLog, rebuild_transcript, recorded_finish
 from coordinator.replay import replay
 from coordinator.status import read_status
 from parties.agent.vault import Vault
-from protocols.errors import LostError
-from protocols.messages import public_bytes
-from protocols.plan import Member
-from protocols.rows import RowsPlan
-from sims.status_page import page, status_tables
+from protocols.exchange.messages import public_bytes
+from protocols.plan.run_plan import Member
+from protocols.rows.plan import RowsPlan
 from tests.coordinator import test_deployment
-from tests.helpers import log2_error, make_plan
 from tests.parties import agents
 from tests.parties.agents import PASSPHRASE
+from tests.support.helpers import log2_error, make_plan
 
 NAMES = tuple(f"hospital-{k}" for k in (1, 2, 3, 4))
 LOST = NAMES[1]

@@ -20,15 +20,15 @@ from coordinator.settings import CARDS, IDENTITY, NODES, Settings
 from coordinator.setup import init_coordinator
 from coordinator.status import read_status, sessions
 from parties.agent.vault import Vault
-from protocols.cards import CARD_KIND
 from protocols.errors import ParameterError, ProtocolError
-from protocols.messages import public_bytes
-from protocols.plan import Member
-from protocols.rows import RowsPlan
+from protocols.exchange.cards import CARD_KIND
+from protocols.exchange.messages import public_bytes
+from protocols.plan.run_plan import Member
+from protocols.rows.plan import RowsPlan
 from sims.local import LocalGrid
 from tests.coordinator.test_workers import Workers
-from tests.helpers import log2_error, make_plan
 from tests.parties.agents import PASSPHRASE, Agents
+from tests.support.helpers import log2_error, make_plan
 
 NAMES = ("hospital-1", "hospital-2")
 ADDRESSES = dict.fromkeys(("fleet", "control", "serverappio", "public"), "127.0.0.1:9092")
@@ -56,7 +56,7 @@ class Centre:
     def __init__(self, folder: Path, vault: Vault) -> None:
         self.agents = Agents(folder / "agents", vault)
         session = self.agents.session
-        schema = next(iter(session.parties.values()))._rows._value.schema
+        schema = next(iter(session.parties.values())).run.rows._value.schema
         init_coordinator(folder / "centre", schema.to_dict(), ADDRESSES, {})
         self.settings = Settings.load(folder / "centre")
         raw = session.coordinator_key.private_bytes(Encoding.Raw, PrivateFormat.Raw, NoEncryption())

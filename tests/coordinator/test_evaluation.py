@@ -13,22 +13,22 @@ import pytest
 from scipy.special import softmax
 from sklearn.metrics import log_loss, roc_auc_score
 
+from ciphercohort.deploy.evaluation import evaluation_plan, finished_evaluation
+from ciphercohort.job.layout import EVALUATION
+from ciphercohort.results.predict import ReleasedModel
 from coordinator.deployment import create_session
 from coordinator.replay import replay
 from coordinator.settings import CARDS
 from parties.agent.vault import Vault
-from parties.data.schema import Classes, Schema
 from parties.kernel.private import closed
+from parties.reader.schema import Classes, Schema
 from protocols.errors import ParameterError, ProtocolError
-from protocols.held_out import HeldOut
-from protocols.plans import plan_from_dict
-from sims.deployed_evaluation import evaluation_plan, finished_evaluation
+from protocols.plan.held_out import HeldOut
+from protocols.plan.kinds import plan_from_dict
 from sims.evaluation import evaluate
-from sims.layout import EVALUATION
-from sims.predict import ReleasedModel
 from tests.coordinator.test_deployment import NAMES, Centre
-from tests.helpers import log2_error
 from tests.parties.agents import COINS, PASSPHRASE
+from tests.support.helpers import log2_error
 
 WITHOUT: dict[str, Any] = {"epsilon": None, "delta": 1e-5, "colluders": 0, "least": 2}
 
@@ -50,7 +50,7 @@ def test_the_figures_are_those_of_pooled_rows(centre: Centre, model: ReleasedMod
     centre.serve(session)
     finished_evaluation(centre.settings, session, model, least=2)
     found = json.loads((centre.settings.session_folder(session) / EVALUATION).read_text())
-    shards = [party._rows._value for party in centre.agents.session.parties.values()]
+    shards = [party.run.rows._value for party in centre.agents.session.parties.values()]
     y = np.concatenate([shard.y for shard in shards])
     p = 1 / (1 + np.exp(-np.concatenate([shard.x for shard in shards]) @ model.weights))
     assert found["rows"] == len(y) == 8
@@ -67,7 +67,7 @@ def test_a_model_of_several_classes_is_judged_too(tmp_path: Path) -> None:
     for (name, party), own in zip(
         made.agents.session.parties.items(), (labels[:4], labels[4:]), strict=True
     ):
-        party._rows = closed(replace(party._rows._value, schema=schema, y=np.eye(3)[own]))
+        party.run.rows = closed(replace(party.run.rows._value, schema=schema, y=np.eye(3)[own]))
         card = json.loads((path := folder / CARDS / f"{name}.json").read_text())
         path.write_text(json.dumps({**card, "schema": schema.digest()}))
         made.agents.restart(name)
@@ -76,7 +76,7 @@ def test_a_model_of_several_classes_is_judged_too(tmp_path: Path) -> None:
     session = create_session(made.settings, evaluation_plan(made.settings, model, **WITHOUT))
     made.serve(session)
     found = finished_evaluation(made.settings, session, model, least=2).figures
-    x = np.concatenate([party._rows._value.x for party in made.agents.session.parties.values()])
+    x = np.concatenate([party.run.rows._value.x for party in made.agents.session.parties.values()])
     p = softmax(x @ weights, axis=1)
     assert found.log_loss == pytest.approx(log_loss(labels, p), abs=1e-6)
     areas = roc_auc_score(labels, p, multi_class="ovr")
@@ -109,7 +109,7 @@ def held(centre: Centre) -> np.ndarray:
     for name, party in centre.agents.session.parties.items():
         own: Any = centre.agents.coins(name)
         back = replace(plan.held_out, judged=True)
-        shard = party._rows._value.only(own.chosen(back, party._rows._value))
+        shard = party.run.rows._value.only(own.chosen(back, party.run.rows._value))
         found.append(np.column_stack([shard.x, shard.y]))
     return np.concatenate(found)
 
@@ -153,13 +153,13 @@ def test_a_training_uses_the_other_rows_after_a_kill_too(study: Any) -> None:
     plan = plan_of(study.settings.session_folder(study.trained))
     assert [m.rows for m in plan.members] == [2, 2] and plan.held_out.draw == "d1"
     session, own = study.agents.session, study.agents.coins
-    tables = {name: party._rows._value for name, party in session.parties.items()}
+    tables = {name: party.run.rows._value for name, party in session.parties.items()}
     shards = [t.only(own(name).chosen(plan.held_out, t)) for name, t in tables.items()]
     session.plan, session.shards = plan, [(shard.x, shard.y) for shard in shards]
     assert log2_error(study.weights(study.trained), session.twin()) < -17
     assert replay(study.settings.session_folder(study.trained)).passed
     rows = np.concatenate([held(study)[:, :3], *(shard.x for shard in shards)])
-    table = np.concatenate([party._rows._value.x for party in session.parties.values()])
+    table = np.concatenate([party.run.rows._value.x for party in session.parties.values()])
     assert sorted(map(tuple, rows)) == sorted(map(tuple, table))
 
 
@@ -199,12 +199,12 @@ def test_a_party_whose_rows_changed_tells_its_owner_alone(
     known, party = replace(model, session=study.trained), study.agents.session.parties[NAMES[0]]
     plan, shard = (
         evaluation_plan(study.settings, known, rows="held-out", **WITHOUT),
-        party._rows._value,
+        party.run.rows._value,
     )
-    party._rows = closed(shard.only(np.arange(4)[::-1]))
+    party.run.rows = closed(shard.only(np.arange(4)[::-1]))
     with pytest.raises(ProtocolError, match="this party refuses: see its own log"):
         study.serve(create_session(study.settings, plan))
-    party._rows = closed(shard)
+    party.run.rows = closed(shard)
     assert "the rows or their schema have changed since draw d1" in caplog.text
 
 

@@ -2,7 +2,7 @@
 
 Each ends in the twin's model or in an abort that names the party; never in a hang, and never in
 another model. INSECURE toy ring, one process, time-outs of milliseconds. What a coordinator makes
-of a missing or false reply, step by step: `tests/protocols/test_steps_contract.py`.
+of a missing or false reply, step by step: `tests/protocols/plan/test_steps_contract.py`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import coordinator.flower_app as coordinator_app
 import parties.flower_app as party_app
 from protocols.errors import ProtocolError
 from sims.local import SERVER_NODE, LocalGrid
-from tests.helpers import Session, log2_error
-from tests.sessions import FIRST, VICTIM, model_session, small
+from tests.support.helpers import Session, log2_error
+from tests.support.sessions import FIRST, VICTIM, model_session, small
 
 ENROL, ONCE = "enrol", ("reveal", "refresh/1", "decrypt")
 # At every step, and the run goes on: a reply with the third pull; a request twice, byte-identical

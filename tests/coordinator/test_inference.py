@@ -12,33 +12,32 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from ciphercohort.after.sums import sums_wanted
+from ciphercohort.deploy.check import check_deployed, missing_by
+from ciphercohort.deploy.inference import infer_deployed
+from ciphercohort.job.config import SimulationConfig
+from ciphercohort.results.documents import model_fields
+from ciphercohort.results.predict import ReleasedModel
 from coordinator.deployment import OUTCOME, SESSION
 from coordinator.status import read_status
 from parties.agent.manifest import describe_plan
 from parties.agent.vault import Vault
-from parties.data.look import filled_words, told
-from parties.data.schema import CategoricalColumn, Label, NumericColumn, Schema
-from parties.data.shard import encode_shard
-from parties.data.views import by_range, encode_with_views, missing_schema
-from parties.party import Party
 from parties.policy import Policy
+from parties.reader.look import filled_words, told
+from parties.reader.schema import CategoricalColumn, Label, NumericColumn, Schema
+from parties.reader.shard import encode_shard
+from parties.reader.views import by_range, encode_with_views, missing_schema
+from parties.verifier.party import Party
 from protocols.errors import ParameterError, PolicyError, PrivacyError, ProtocolError, SchemaError
-from protocols.held_out import HeldOut
-from protocols.inference.objective import InformationObjective
-from protocols.missing_cells import MissingObjective
-from protocols.one_sum import MISSING, RANGES
-from protocols.plans import plan_from_dict
-from protocols.privacy.ledger import Ledger
-from protocols.privacy.randomness import SeededRandomness
-from sims.config import SimulationConfig
-from sims.deployed_check import check_deployed, missing_by
-from sims.deployed_inference import infer_deployed
-from sims.documents import model_fields
+from protocols.plan.held_out import HeldOut
+from protocols.plan.kinds import plan_from_dict
+from protocols.privacy.laws.seeded import SeededRandomness
+from protocols.privacy.loss.ledger import Ledger
+from protocols.statistics.inference.objective import InformationObjective
+from protocols.sums.missing_cells import MissingObjective
+from protocols.sums.one_sum import MISSING, RANGES
 from sims.evaluation import specs_of
-from sims.inference import infer
-from sims.inference_rows import encoded, with_shards
-from sims.predict import ReleasedModel
-from sims.sums import Sums, sums_wanted
+from sims.simulated_sums import Sums, encoded, infer, with_shards
 from tests.coordinator.test_deployment import NAMES, Centre
 from tests.parties.agents import PASSPHRASE, Agents
 from tests.sims.model_runs import cohort
@@ -74,10 +73,10 @@ class Owners(Agents):
 
     def make_party(self, name: str) -> Party:
         old, (shard, views) = self.session.parties[name], encode_with_views(FRAMES[name], SCHEMA)
-        return Party(
+        return Party.of(
             name=name,
             shard=shard,
-            signing_key=old._signing_key,
+            signing_key=old.run.signing_key,
             coordinator_key=old._coordinator_key,
             policy=old._policy,
             randomness=SeededRandomness(3, name),
@@ -172,7 +171,7 @@ def test_owners_are_told_what_a_sum_opens_and_hold_its_cost_against_their_limit(
     centre: Hospitals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "sims.deploy_coordinator.drive", lambda settings, name, say: centre.drive(name)
+        "ciphercohort.deploy.coordinator.drive", lambda settings, name, say: centre.drive(name)
     )
     fields = model_fields(SCHEMA, MODEL.weights, "logistic")
     fields |= {"weights": MODEL.weights.tolist(), "schema": SCHEMA.to_dict()}
@@ -244,7 +243,7 @@ def test_empty_cells_are_counted_over_all_parties(
     path, found = check_deployed(centre.settings, centre.drive, epsilon=None, **terms)
     assert json.loads(path.read_text()) == found
     monkeypatch.setattr(
-        "sims.deploy_coordinator.drive", lambda settings, name, say: centre.drive(name)
+        "ciphercohort.deploy.coordinator.drive", lambda settings, name, say: centre.drive(name)
     )
     told_of = cohort("coordinator", "check", centre.settings.folder)
     assert f"age in {empty}" in told_of.stdout.replace("'", "") and told_of.exit_code == 0
@@ -285,7 +284,7 @@ def test_a_view_is_never_answered_by_the_rows_as_for_training(centre: Hospitals)
     with pytest.raises(PolicyError, match="another column schema"):
         party._rows_of(plan)
     plan.view = ""
-    assert party._rows_of(plan) is party._rows
+    assert party._rows_of(plan) is party.run.rows
 
 
 def test_rows_by_range_are_for_standard_errors_alone() -> None:

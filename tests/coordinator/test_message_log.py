@@ -21,10 +21,10 @@ from coordinator.log import (
     recorded_finish,
 )
 from protocols.errors import MessageError, ProtocolError
-from protocols.messages import MAGIC, address_of, public_bytes
-from protocols.transcript import Transcript
-from tests.helpers import Session
-from tests.sessions import messages, record, small
+from protocols.exchange.messages import MAGIC, address_of, public_bytes
+from protocols.exchange.transcript import Transcript
+from tests.support.helpers import Session
+from tests.support.sessions import messages, record, small
 
 
 @pytest.fixture(scope="module")

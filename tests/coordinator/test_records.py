@@ -15,19 +15,20 @@ from typing import Any
 import numpy as np
 import pytest
 
+from coordinator.errors import LostError
 from coordinator.replay import CHECKS, replay
+from parties.kernel.cover import shamir
 from protocols.ckks import residues as rns
-from protocols.ckks import shamir
-from protocols.commitments import Terms
-from protocols.errors import LostError, MessageError
-from protocols.messages import Body, decode, digest, new_signing_key
-from protocols.sealed_shares import StandIn
-from protocols.signed_messages import to_request
-from protocols.signed_values import SignedValue
-from protocols.statement import STATEMENT, make_statement, read_statement
-from tests import exact
-from tests.helpers import Session, half_of, party_names
-from tests.sessions import NAG, question, record, reply_of, request, small, sums_session
+from protocols.errors import MessageError
+from protocols.exchange.messages import Body, decode, digest, new_signing_key
+from protocols.exchange.signed_messages import to_request
+from protocols.exchange.signed_values import SignedValue
+from protocols.plan.statement import STATEMENT, make_statement, read_statement
+from protocols.steps.confirmed import Terms
+from protocols.steps.sealed_shares import StandIn
+from tests.support import exact
+from tests.support.helpers import Session, half_of, party_names
+from tests.support.sessions import NAG, question, record, reply_of, request, small, sums_session
 
 A, B, C, D = party_names(4)
 OMITTED = "was asked something that this log does not hold"
@@ -78,7 +79,7 @@ def test_parties_that_are_lost_on_paper_are_named(
             fixed[name] = SignedValue(**send(session, name, "cover-commit-decrypt", again).meta)
         rounds = halves[A].rounds
         terms = Terms.of_round(
-            session.plan, "cover-decrypt", rounds._seed, rest, rounds.view.digest
+            session.plan.roster, "cover-decrypt", rounds._seed, rest, rounds.view.digest
         )
         for name in set(stand_ins) - set(victims):
             text = partial(terms.text, "commitment")

@@ -18,17 +18,18 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
+from ciphercohort.job.layout import RELEASE
 from coordinator.log import FOLDER, KEY, TRANSCRIPT, file_name
 from coordinator.replay import CHECKS, Check, Replayed, replay
 from protocols.ckks import residues as rns
-from protocols.decrypt import release_error_std
 from protocols.errors import ParameterError
-from protocols.messages import Body, new_signing_key, public_bytes
-from protocols.survivors import Survivors
-from sims.layout import RELEASE
-from tests import exact
-from tests.helpers import NOISE, Session, half_of, log2_error, party_names
-from tests.sessions import (
+from protocols.exchange.messages import Body, new_signing_key, public_bytes
+from protocols.steps.decrypt import release_error_std
+from protocols.steps.survivors import Survivors
+from tests.sims.model_runs import cohort
+from tests.support import exact
+from tests.support.helpers import NOISE, Session, half_of, log2_error, party_names
+from tests.support.sessions import (
     COORDINATOR,
     NAG,
     VICTIM,
@@ -43,8 +44,7 @@ from tests.sessions import (
     rewrite,
     small,
 )
-from tests.sessions import with_meta as meta
-from tests.sims.model_runs import cohort
+from tests.support.sessions import with_meta as meta
 
 NAMES = party_names(3)
 
@@ -127,7 +127,8 @@ OF_ROWS: list[tuple[Any, ...]] = [
     ("agree", lambda b: meta(plan={**b.meta["plan"], "profile": "x"})(b), "field 'plan'"),
     ("commit-keys", meta(seeds={}), "field 'seeds'"),
     ("rotations/0", meta(indices=[1]), "field 'indices'"),
-    ("relinearise", zeros, "blob 0"),
+    ("commit-relinearise", zeros, "blob 0"),
+    ("relinearise", meta(signed={}), "field 'signed'"),
     ("public-shares/0", one_bit, "blob 1"),
     ("confirm", meta(signed={}), "field 'signed'"),
     ("commit-refresh/1", lambda body: Body(body.meta, body.blobs[::-1]), "blob 0"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coordinator.coordinator import Requests
-from protocols.messages import (
+from protocols.exchange.messages import (
     COORDINATOR,
     Body,
     Envelope,

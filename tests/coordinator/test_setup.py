@@ -13,8 +13,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from coordinator.certificates import CA, CA_KEY, SERVER, SERVER_KEY, make_certificates
 from coordinator.settings import IDENTITY, Settings
 from coordinator.setup import INVITATION, admit, host_of, init_coordinator
-from protocols.cards import CARD_KIND, Card
 from protocols.errors import ParameterError
+from protocols.exchange.cards import CARD_KIND, Card
 
 ADDRESSES = dict.fromkeys(("fleet", "control", "serverappio", "public"), "127.0.0.1:9092")
 

@@ -10,10 +10,17 @@ import pytest
 
 from coordinator.replay import evidence, replay
 from protocols.errors import PolicyError
-from protocols.messages import Body
-from protocols.plan import Member
-from protocols.second_moment import STEP
-from tests.sessions import VICTIM, altered, evidence_of, moment_session, record, whitened_session
+from protocols.exchange.messages import Body
+from protocols.plan.run_plan import Member
+from protocols.steps.second_moment import STEP
+from tests.support.sessions import (
+    VICTIM,
+    altered,
+    evidence_of,
+    moment_session,
+    record,
+    whitened_session,
+)
 
 
 def test_evidence_is_read_from_the_record_of_the_run_before(tmp_path: Path) -> None:

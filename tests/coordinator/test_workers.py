@@ -20,12 +20,12 @@ import pandas as pd
 import pytest
 
 from coordinator.dask_workers import CERTIFICATE, KEY, DaskEngine, workers_of
-from protocols import workers
 from protocols.errors import ParameterError, ProtocolError
-from protocols.workers import LostWorkerError, Share, Spool, WorkersError
+from protocols.steps import workers
+from protocols.steps.workers import LostWorkerError, Share, Spool, WorkersError
 from sims.api import simulate
-from tests.helpers import Session
-from tests.sessions import lffr_session, quadratic_session, small
+from tests.support.helpers import Session
+from tests.support.sessions import lffr_session, quadratic_session, small
 
 
 class Workers:

@@ -18,10 +18,10 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from parties.data.infer import infer_schema
-from sims.cli import app
-from sims.verify import verify_run
-from tests.scripts import ROOT, load
+from ciphercohort.cli.app import app
+from ciphercohort.verify.folder import verify_run
+from parties.reader.infer import infer_schema
+from tests.support.scripts import ROOT, load
 
 notebooks = load("scripts/run_notebook.py")
 DOCS = ROOT / "docs"

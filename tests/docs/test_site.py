@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.scripts import ROOT, load
+from tests.support.scripts import ROOT, load
 
 pages = load("scripts/site_pages.py")
 HAS_MKDOCS = importlib.util.find_spec("mkdocs") is not None
@@ -103,7 +103,12 @@ def test_a_link_that_leads_nowhere_fails(tmp_path: Path) -> None:
         ("SECURITY.md", "security.md", "[f](docs/flower.md)", "[f](flower.md)"),
         ("protocols/README.md", "protocols.md", "[a](aggregate/README.md)", "[a](aggregate.md)"),
         ("docs/notebooks/a.md", "notebooks/a.md", "[f](../faq.md)", "[f](../faq.md)"),
-        ("docs/faq.md", "faq.md", "[c](../sims/cli.py)", "c (`sims/cli.py`)"),
+        (
+            "docs/faq.md",
+            "faq.md",
+            "[c](../ciphercohort/cli/app.py)",
+            "c (`ciphercohort/cli/app.py`)",
+        ),
         ("docs/faq.md", "faq.md", "[n](../nowhere.py)", "[n](../nowhere.py)"),
         ("docs/faq.md", "faq.md", "[w](https://flower.ai)", "[w](https://flower.ai)"),
         ("docs/faq.md", "faq.md", "![p](gallery/a.svg)", "![p](gallery/a.svg)"),

@@ -23,9 +23,9 @@ def main() -> int:
     parser.add_argument("--csv", type=Path, default=Path("faults.csv"))
     parser.add_argument("--only", default="", help="cases whose words hold this text")
     options = parser.parse_args()
-    from protocols.protocol import sequence
+    from protocols.plan.protocol import sequence
     from tests.faults.matrix import all_cases, run_all, write_csv
-    from tests.helpers import make_plan
+    from tests.support.helpers import make_plan
 
     steps = sequence(make_plan(rows=(4, 4), degree=3, update="gd", ring_dim=512))
     cases = [c for c in all_cases(steps) if options.only in f"{c.role}, {c.fault}, {c.step}"]

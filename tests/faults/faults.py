@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from coordinator.log import FOLDER
-from protocols.messages import digest
+from protocols.exchange.messages import digest
 from tests.faults.relay import Deliver, Relay, frame
 from tests.faults.world import NAMES, World
 

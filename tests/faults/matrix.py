@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from protocols.protocol import sequence
+from protocols.plan.protocol import sequence
 from tests.faults import faults
 from tests.faults.relay import Deliver, Relay, Trap
 from tests.faults.world import NAMES, STEP_SECONDS, World

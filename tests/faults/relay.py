@@ -14,8 +14,8 @@ from pathlib import Path
 
 from parties.agent import frames
 from protocols.errors import CohortError
-from protocols.messages import digest
-from tests.helpers import header_of
+from protocols.exchange.messages import digest
+from tests.support.helpers import header_of
 
 WAIT_SECONDS = 60.0
 # What a fault does with (relay, request payload, deliver): the frame to send back, or None to hang

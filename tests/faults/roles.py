@@ -25,9 +25,9 @@ PRELOAD = [
     "scipy.optimize",
     "scipy.special",
     "scipy.stats",
-    "parties.data.table",
+    "parties.reader.table",
     "parties.agent.vault",
-    "protocols.messages",
+    "protocols.exchange.messages",
 ]
 _PARENT_DIES = 1  # prctl(PR_SET_PDEATHSIG, signal)
 _context: Any = multiprocessing.get_context("forkserver")
@@ -56,9 +56,11 @@ def _log_to(path: Path) -> None:
 def agent(folder: Path) -> None:
     """A party agent until SIGTERM; SHARES in its folder gets a line for each decryption share."""
     _log_to(folder / "agent.log")
+    from parties.agent.doors import Doors
     from parties.agent.server import AgentServer
-    from parties.agent.settings import Settings, build_agent
-    from parties.kernel.key_share import KeyShare
+    from parties.agent.settings import Settings
+    from parties.kernel.keys.key_share import KeyShare
+    from tests.support.helpers import agent_of
 
     make = KeyShare.decryption_share
 
@@ -72,7 +74,7 @@ def agent(folder: Path) -> None:
 
     KeyShare.decryption_share = counted  # type: ignore[method-assign]
     settings = Settings.load(folder)
-    server = AgentServer(build_agent(settings, PASSPHRASE), Path(settings.socket))
+    server = AgentServer(agent_of(settings, PASSPHRASE), Doors(Path(settings.socket)))
     signal.signal(signal.SIGTERM, lambda *_: server.stop())
     server.serve()
 

@@ -28,12 +28,12 @@ from parties.agent.settings import CARD, FILE, STATE
 from parties.agent.settings import Settings as PartySettings
 from parties.agent.setup import init_party
 from parties.agent.store import STATE as SEALED
-from parties.data.schema import Label, Schema
-from protocols.plan import Member
-from protocols.rows import RowsPlan
+from parties.reader.schema import Label, Schema
+from protocols.plan.run_plan import Member
+from protocols.rows.plan import RowsPlan
 from tests.faults import roles
 from tests.faults.relay import Relay
-from tests.helpers import make_data, make_plan, unit_columns
+from tests.support.helpers import make_data, make_plan, unit_columns
 
 NAMES = ("hospital-1", "hospital-2")
 # Longest step by default: a restart of a party has to fit in.

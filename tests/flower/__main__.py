@@ -28,9 +28,9 @@ from tests.flower.environment import (
 
 SKIPPED = 77
 TESTS = (
-    *("tests/flower", "tests/test_imports.py", "tests/test_bootstrap.py"),
-    "tests/sims/test_deployment_commands.py",
-    "tests/test_three_hospitals.py::test_strangers_are_turned_away",
+    *("tests/flower", "tests/house/test_imports.py", "tests/house/test_bootstrap.py"),
+    "tests/ciphercohort/cli/test_deployment_commands.py",
+    "tests/whole/test_three_hospitals.py::test_strangers_are_turned_away",
 )
 
 

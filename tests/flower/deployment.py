@@ -30,11 +30,11 @@ from typing import Any
 
 import numpy as np
 
+from ciphercohort.deploy.flower_commands import has_one_port
 from coordinator.certificates import CA
 from coordinator.settings import Settings
-from sims.flower_commands import has_one_port
 from tests.flower.standin import MARKER
-from tests.scripts import load
+from tests.support.scripts import load
 
 # A decoded sum is off by 2^-20 or so; the model of seeded noise is the same otherwise.
 LARGEST_DIFFERENCE = 1e-6

@@ -1,4 +1,4 @@
-"""The main job on a SuperLink that this project did not start: `sims.studies.flower.fleet`.
+"""The main job on a SuperLink that this project did not start: `sims.lab.studies.flower.fleet`.
 
 `python -m tests.flower.elsewhere FOLDER [KEY=VALUE …]` runs examples/flower-regression there with
 `flwr run`, as a user who was given an address does, and prints what it left; FOLDER must not exist.
@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from sims.studies.flower.fleet import Fleet
+from sims.lab.studies.flower.fleet import Fleet
 from tests.flower.environment import ROOT
 
 APP = ROOT / "examples" / "flower-regression"

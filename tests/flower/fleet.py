@@ -15,8 +15,8 @@ from typing import Any
 from flwr.app import Message
 from flwr.supercore.inflatable import inflatable_object, inflatable_utils
 
+from ciphercohort.deploy.flower_commands import take_identity
 from parties import flower_link
-from sims.flower_commands import take_identity
 
 SERVER = 1
 RUN = 5

@@ -12,7 +12,7 @@ from pathlib import Path
 from flwr.app import Context, RecordDict
 
 from ciphercohort.flower.in_process import InProcessGrid
-from sims.studies.flower.workloads import App
+from sims.lab.studies.flower.workloads import App
 
 CLIENTS = 10
 

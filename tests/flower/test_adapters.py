@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 
 import coordinator.flower_app as coordinator_app
 import parties.flower_app as party_app
+from ciphercohort.job.config import SimulationConfig
 from coordinator.coordinator import AskParties
+from parties.agent.doors import Doors
 from parties.agent.server import AgentServer
 from protocols.errors import ProtocolError
-from sims.config import SimulationConfig
 from sims.local import SERVER_NODE, LocalGrid, run_session
 from sims.simulation import simulate
 
@@ -83,7 +84,7 @@ def test_a_session_in_one_process() -> None:
 @contextmanager
 def served(folder: Path, shard: Any) -> Iterator[str]:
     """A party behind an agent's socket; yields its address."""
-    server = AgentServer(shard, folder / "agent.sock")
+    server = AgentServer(shard, Doors(folder / "agent.sock"))
     thread = threading.Thread(target=server.serve)
     thread.start()
     try:

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sims.studies.flower.apps import stand_ins
-from sims.studies.flower.apps.__main__ import CASES, CLIENT, SERVER, Case, changed, trained
+from sims.lab.studies.flower.apps import stand_ins
+from sims.lab.studies.flower.apps.__main__ import CASES, CLIENT, SERVER, Case, changed, trained
 
 
 def app(folder: Path, server: str) -> Path:

@@ -19,7 +19,7 @@ from ciphercohort.flower.rounds import WORDS
 from ciphercohort.flower.server import SecureGrid
 from protocols.aggregate.words import of_bytes, signed
 from protocols.errors import ParameterError, PolicyError, ProtocolError
-from protocols.messages import public_bytes
+from protocols.exchange.messages import public_bytes
 from tests.flower.federation import (
     FIRST_NODE,
     START,

@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
+from ciphercohort.deploy import flower_commands
+from ciphercohort.deploy.flower_commands import OwnMachineOnly
 from coordinator.settings import Settings as CentreSettings
 from parties import launch
 from parties.agent.settings import Settings
-from protocols.documents import load_toml
-from sims import flower_commands
-from sims.flower_commands import OwnMachineOnly
+from protocols.exchange.documents import load_toml
 from tests.flower.environment import quiet
-from tests.scripts import ROOT
+from tests.support.scripts import ROOT
 
 GENERATIONS = pytest.mark.parametrize("one_port", [False, True], ids=["1.30", "1.41"])
 
@@ -66,7 +66,7 @@ def test_superlink(centre: CentreSettings, generation: bool) -> None:
         *("--control-api-address", "127.0.0.1:2", "--serverappio-api-address", "127.0.0.1:3"),
     ]
     new = [
-        *(*launch.program("sims.flower_commands"), "flower-superlink", *common),
+        *(*launch.program("ciphercohort.deploy.flower_commands"), "flower-superlink", *common),
         *("--host", "0.0.0.0", "--port", "1", "--disable-runtime-dependency-installation"),
     ]
     assert flower_commands.superlink(centre) == (new if generation else old)
@@ -84,7 +84,7 @@ def test_supernode(party: Settings, generation: bool) -> None:
     old = [*node, "flower-supernode", *common, "--clientappio-api-address", "127.0.0.1:4"]
     new = [
         *node,
-        *(*launch.program("sims.flower_commands"), "flower-supernode", *common),
+        *(*launch.program("ciphercohort.deploy.flower_commands"), "flower-supernode", *common),
         *("--host", "127.0.0.1", "--port", "4"),
     ]
     assert flower_commands.supernode(party) == (new if generation else old)
@@ -225,7 +225,7 @@ def test_a_supernode_ends_with_its_main_thread() -> None:
     code = """
 import sys, threading, time
 import flwr.supernode.cli.flower_supernode
-from sims.flower_commands import end_with_main_thread
+from ciphercohort.deploy.flower_commands import end_with_main_thread
 
 def give_up():
     threading.Thread(target=time.sleep, args=(60,)).start()

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sims.predict import load_model
-from sims.studies.flower.fleet import Fleet, free_ports
+from ciphercohort.results.predict import load_model
+from sims.lab.studies.flower.fleet import Fleet, free_ports
 from tests.flower.elsewhere import hospitals
 from tests.flower.environment import ROOT, quiet
 

@@ -18,7 +18,7 @@ from ciphercohort.flower.memory import RECORD, Memory, Owner
 from ciphercohort.flower.rounds import WORDS
 from protocols.aggregate.quorum import Quorum
 from protocols.errors import ParameterError, PolicyError
-from protocols.privacy.randomness import SeededRandomness
+from protocols.privacy.laws.seeded import SeededRandomness
 from tests.flower.federation import FIRST_NODE, Federation, start
 
 CLIENTS, ROWS, VALUES = 4, 200, 6

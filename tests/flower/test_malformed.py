@@ -19,7 +19,7 @@ from ciphercohort.flower.records import TYPES, Layout
 from ciphercohort.flower.rounds import WORDS
 from ciphercohort.flower.server import SecureGrid
 from protocols.errors import MessageError, ProtocolError
-from protocols.serialise import MAX_DEPTH, parse
+from protocols.exchange.serialise import MAX_DEPTH, parse
 from tests.flower.federation import FIRST_NODE, Federation, asking, step_of
 from tests.fuzz.mutate import PLAIN, RAW, change_somewhere, to_text
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import logging
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -24,15 +23,16 @@ from flwr.supercore.inflatable import inflatable_object, inflatable_utils
 
 import coordinator.flower_app as coordinator_app
 import parties.flower_app as party_app
+from ciphercohort.deploy.supervise import child
 from coordinator import flower_waits
 from parties import flower_link, flower_node
 from parties.flower_link import Link, TurnedAwayError, UnknownFlowerError
 from protocols.errors import DataError, ParameterError
-from protocols.waits import LONGEST_SECONDS, SHORTEST_SECONDS, pause
+from protocols.exchange.waits import LONGEST_SECONDS, SHORTEST_SECONDS, pause
 from tests.flower.environment import quiet
 from tests.flower.fleet import Fleet
 from tests.flower.test_adapters import NODES, POINTS, Shard, served, train, twin
-from tests.scripts import ROOT
+from tests.support.scripts import ROOT
 
 GENERATIONS = pytest.mark.parametrize("sessions", [False, True], ids=["1.30", "1.41"])
 DATA = bytes(range(256)) * 64
@@ -348,14 +348,11 @@ def command(tmp_path: Path) -> Iterator[list[str]]:
 
 def test_it_ends_when_told(command: list[str]) -> None:
     """Although its SuperLink does not answer."""
-    process = subprocess.Popen(command, cwd=ROOT, env=dict(quiet()), stderr=subprocess.PIPE)
-    try:
+    with child(command, cwd=ROOT, env=dict(quiet()), stderr=subprocess.DEVNULL) as process:
         time.sleep(4)
-        process.send_signal(signal.SIGTERM)
+        assert process.poll() is None
+        process.terminate()
         assert process.wait(15) is not None
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def test_it_gives_up_after_the_time_that_it_has(command: list[str]) -> None:

@@ -15,8 +15,7 @@ from cryptography.hazmat.primitives.ciphers.modes import CTR
 from scipy import stats
 
 from protocols.aggregate import largest, one_time, packed, residues, words
-from protocols.aggregate.errors import _table, quick_gaussian
-from protocols.aggregate.gaussian import narrow_gaussian
+from protocols.aggregate.gaussian import _table, narrow_gaussian, quick_gaussian
 from protocols.aggregate.one_time import Round
 from protocols.aggregate.quorum import Quorum
 from protocols.aggregate.security import NOISE_STD
@@ -28,7 +27,8 @@ from protocols.errors import (
     PolicyError,
     ProtocolError,
 )
-from protocols.privacy.randomness import ExpandedRandomness, SeededRandomness
+from protocols.privacy.laws.randomness import ExpandedRandomness
+from protocols.privacy.laws.seeded import SeededRandomness
 
 CONTEXT = bytes(range(32))
 
@@ -109,6 +109,26 @@ def test_products_are_those_of_the_ring(secrets: int, kind: Any) -> None:
         wanted = ((full[:RING_DIM] - full[RING_DIM:]) % size)[ORDER]
         found = total[part * RING_DIM : (part + 1) * RING_DIM].astype(object) % size
         assert len(found) and (found == wanted[: len(found)]).all()
+
+
+def test_elements_are_one_stream_however_many_are_drawn_at_once() -> None:
+    """Those of a long sum begin with those of a short one, and none comes twice."""
+    count = 130
+    found = np.zeros(count * RING_DIM, np.uint32)
+    add_products(CONTEXT, np.eye(1, RING_DIM, dtype=np.int64), found)
+    stream = Cipher(AES(CONTEXT), CTR(bytes(16))).encryptor().update(bytes(found.nbytes))
+    assert (found == np.frombuffer(stream, "<u4")).all()
+
+
+def test_shares_by_many_primes_are_those_by_each() -> None:
+    """Each row opens modulo its own prime, with its own uniform values."""
+    exact = residues.encode([1.5, -3.0, 7], SeededRandomness(5))
+    dealt = packed.deal_rows(exact, 4, 2, 6, SeededRandomness(6), residues.MODULI)
+    assert dealt.shape == (len(residues.MODULI), 6, 2)
+    for row, prime, numbers in zip(dealt, residues.MODULI, exact, strict=True):
+        chosen = {k: row[k] for k in (0, 2, 3, 5)}
+        assert (packed.open_shares(chosen, 4, 2, 3, prime) % prime == numbers).all()
+    assert len({row[0, 0] for row in dealt}) > len(dealt) // 2
 
 
 def test_many_values_take_more_secrets() -> None:

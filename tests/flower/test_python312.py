@@ -43,7 +43,8 @@ def test_flower_on_python_3_12() -> None:
 
 def test_the_project_loads_with_the_stand_in_for_openfhe(tmp_path: Path) -> None:
     wheel = build(tmp_path, (3, 10), pins()["openfhe"])
-    loaded = "coordinator.deployment, parties.agent.hosted, sims.flower_job, parties.flower_site"
+    loaded = "coordinator.deployment, parties.agent.hosted, parties.flower_site"
+    loaded += ", ciphercohort.deploy.flower_job"
     code = f"import openfhe, {loaded}\nassert '.whl' in openfhe.__file__\nopenfhe.GenKey()"
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -10,8 +10,8 @@ import pytest
 
 from ciphercohort.flower import __main__ as identity
 from protocols.errors import ParameterError
-from sims.studies.flower import __main__ as flower
-from sims.studies.flower import arms, workloads
+from sims.lab.studies.flower import __main__ as flower
+from sims.lab.studies.flower import arms, workloads
 from tests.flower.test_examples import copy
 
 

@@ -143,7 +143,11 @@ def test_the_whole_package_needs_the_small_wheel_in_place_of_a_second_copy(
         small.extractall(tmp_path / "both")
     for folder, loads in (("both", True), ("alone", False)):
         done = subprocess.run(
-            [sys.executable, "-c", "import sims.cli, ciphercohort.flower as f; print(f.__file__)"],
+            [
+                sys.executable,
+                "-c",
+                "import ciphercohort.cli.app, ciphercohort.flower as f; print(f.__file__)",
+            ],
             cwd=tmp_path,
             env={**quiet(), "PYTHONPATH": str(tmp_path / folder)},
             capture_output=True,

@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 
 from coordinator.coordinator import Coordinator
-from parties.agent import frames
-from protocols.protocol import sequence
-from protocols.transcript import Transcript
+from parties.agent import doors, frames
+from protocols.exchange.transcript import Transcript
+from protocols.plan.protocol import sequence
 from tests.faults.relay import frame
 from tests.faults.world import NAMES, World
 from tests.fuzz import targets
@@ -142,7 +142,7 @@ def _send(world: World, data: bytes) -> str:
         connection.settimeout(60)
         path = world.folder / f"{NAME}.sock"
         is_control = data[4:5] in CONTROLS
-        connection.connect(str(frames.owner_path(path) if is_control else path))
+        connection.connect(str(doors.owner_path(path) if is_control else path))
         with suppress(BrokenPipeError, ConnectionResetError):
             connection.sendall(data)
             connection.shutdown(socket.SHUT_WR)

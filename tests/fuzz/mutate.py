@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from protocols.messages import MAGIC, SIGNATURE_BYTES
-from tests.helpers import header_of, seal
+from protocols.exchange.messages import MAGIC, SIGNATURE_BYTES
+from tests.support.helpers import header_of, seal
 
 Rng = np.random.Generator
 Header = dict[str, Any]

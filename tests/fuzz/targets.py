@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from protocols.errors import CohortError
-from protocols.messages import decode, public_bytes
-from protocols.plans import plan_from_dict
+from protocols.exchange.messages import decode, public_bytes
+from protocols.plan.kinds import plan_from_dict
 from tests.fuzz.mutate import Rng, Template, change_somewhere, to_text
-from tests.helpers import Session, make_session
-from tests.sessions import asked, reply_of
+from tests.support.helpers import Session, make_session
+from tests.support.sessions import asked, reply_of
 
 SMALL: dict[str, Any] = {"ring_dim": 512, "degree": 3, "update": "nag", "rows": 4, "rounds": 2}
 NAME = "hospital-1"
@@ -31,7 +31,7 @@ COSTLY = (
     *("commit-rows", "contribute", "refresh", "decrypt"),
 )
 # Where the classes are whose objects make up a party's state.
-OWN = ("parties.", "protocols.samples", "protocols.commitments")
+OWN = ("parties.", "protocols.steps.samples", "protocols.steps.confirmed")
 
 
 class Refusals(logging.Handler):
@@ -62,7 +62,8 @@ class Snapshot:
             return
         self._saved.append((thing, _copied(vars(thing))))
         for part in vars(thing).values():
-            self._save(part)
+            for each in part if isinstance(part, tuple) else (part,):
+                self._save(each)
 
     def restore(self) -> None:
         """Undo everything since."""

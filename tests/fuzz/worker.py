@@ -17,8 +17,8 @@ import numpy as np
 
 from protocols.errors import CohortError
 from tests.fuzz import targets
-from tests.helpers import make_session
-from tests.sessions import model_session
+from tests.support.helpers import make_session
+from tests.support.sessions import model_session
 
 # Address space beyond what a worker has after its warm-up: an allocation bomb is a MemoryError.
 HEADROOM_BYTES = 1 << 30

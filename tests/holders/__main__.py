@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from sims.trusted import Trusted
+from ciphercohort.cli.trusted import Trusted
 from tests.holders.holders import KINDS, ROOT, RUNS, Holders, holders_of
 
-READER = "parties.data"
+READER = "parties.reader"
 KERNEL = {*Trusted.of(ROOT).kernel}
 
 

@@ -22,12 +22,12 @@ from typing import Any
 
 import numpy as np
 
-from parties.data.shard import Shard
-from parties.kernel.aggregate_share import AggregateShare
-from parties.kernel.cover_share import CoverShare
+from parties.kernel.cover.share import CoverShare
 from parties.kernel.ephemeral_key import EphemeralKey
-from parties.kernel.key_share import KeyShare
-from parties.kernel.pads import Pads
+from parties.kernel.keys.key_share import KeyShare
+from parties.kernel.model.pads import Pads
+from parties.kernel.sums.aggregate_share import AggregateShare
+from parties.reader.shard import Shard
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("coordinator", "parties", "protocols")
@@ -37,7 +37,7 @@ MANY, FEW, MOST, LEAST_RING = 50, 4, 1 << 22, 256
 LEAST_UNIT = 1 << 16
 GRIDS = (1_200_000, 1 << 20)
 DRAWS = "draw_noise"
-CLEAR = ("prepare.py", "result.py")
+CLEAR = ("sims/prepare.py", "ciphercohort/results/result.py")
 
 
 @dataclass
@@ -113,7 +113,8 @@ def in_the_clear(frame: FrameType | None) -> bool:
     """Whether a simulation's twin, or its table of figures, which have all rows, called this."""
     while frame:
         path = Path(frame.f_code.co_filename)
-        if path.parent == ROOT / "sims" and ("twin" in path.name or path.name in CLEAR):
+        own = str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else ""
+        if own in CLEAR or (own.startswith("sims/") and "twin" in path.name):
             return True
         frame = frame.f_back
     return False
@@ -168,7 +169,7 @@ RUNS: dict[str, dict[str, Any]] = {
 
 def holders_of(run: str) -> Holders:
     """Of a whole run in one process, on made rows; rings are INSECURE."""
-    from sims.config import SimulationConfig
+    from ciphercohort.job.config import SimulationConfig
     from sims.simulation import simulate
 
     with watched() as found:

@@ -7,24 +7,17 @@ import pytest
 from tests.holders.__main__ import outside
 from tests.holders.holders import KINDS, holders_of, rare
 
-ROWS = {"parties.encrypted_rows"}
-KNOWN = {
-    "encrypted rows": {*ROWS, "protocols.rows"},
-    "encrypted model": set[str](),
-    "Gram sums": {*ROWS, "protocols.gram", "protocols.gram_plan"},
-    "lffr": {*ROWS, "protocols.lffr"},
-    "sums": set[str](),
-}
+RUNS = ("encrypted rows", "encrypted model", "Gram sums", "lffr", "sums")
 
 
-@pytest.mark.parametrize("run", KNOWN)
+@pytest.mark.parametrize("run", RUNS)
 def test_nothing_else_holds_rows_secrets_or_noise(run: str) -> None:
     found = holders_of(run)
-    assert outside(found) <= KNOWN[run]
+    assert outside(found) == set()
     # What it looks for is there to be found.
     held = {kind: found.modules(kind) for kind in KINDS}
-    assert "parties.data.shard" in held["row"] and held["noise"] and held["secret's object"]
-    assert ("parties.kernel.key_share" in held["secret"]) == (run != "sums")
+    assert "parties.reader.shard" in held["row"] and held["noise"] and held["secret's object"]
+    assert ("parties.kernel.keys.key_share" in held["secret"]) == (run != "sums")
 
 
 def test_constants_are_no_rows() -> None:

@@ -5,12 +5,12 @@ Each floor has a mutant: the same file with one line changed, under which its ch
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import fields, replace
-from functools import cache
-from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from functools import cache, partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,14 +19,18 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parties.kernel import key_session
-from parties.kernel.key_session import KeySession
+from parties.kernel.keys import session as key_session
+from parties.kernel.keys.session import KeySession
+from parties.kernel.keys.sheet import KeysSheet
 from parties.kernel.private import Private, Terms
-from parties.kernel.sheet import KeysSheet
+from protocols.ckks import residues as rns
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.flooding import rounding_std
 from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
-from protocols.errors import ParameterError, PolicyError
+from protocols.errors import CohortError, ParameterError, PolicyError
+from protocols.exchange.body import Body
+from protocols.exchange.signed_values import SignedValue, committed_text, digest_of
+from tests.kernel.mutants import mutant
 
 N, COLLUDERS = 512, 1
 KEYS = {name: Ed25519PrivateKey.generate() for name in ("a", "b", "c", "d")}
@@ -56,6 +60,7 @@ def context() -> CkksContext:
 
 def rows_of(**terms: Any) -> Any:
     agreed: dict[str, Any] = {"insecure": True, "colluders": COLLUDERS, "exact": False}
+    agreed["joint_seed"] = lambda seeds: SEED
     private = Private(SimpleNamespace(spend=lambda: None))
     private.terms = Terms(**(agreed | terms))
     return private.keep(np.zeros(3))
@@ -68,7 +73,7 @@ def session_of(kernel: Any = key_session, sheet: KeysSheet = SHEET, **terms: Any
 
 def begun(kernel: Any = key_session, **changes: Any) -> KeySession:
     session = session_of(kernel, replace(SHEET, **changes))
-    session.begin(bytes(32), context())
+    session.begin({}, context())
     return session
 
 
@@ -98,6 +103,84 @@ def c1(towers: int) -> Any:
     return np.ones((towers, N), np.uint64)
 
 
+SEED = bytes(32)
+
+
+def a_share(session: KeySession, name: str, own: Any = None) -> tuple[bytes, list[str], Any]:
+    """A party's b_p, digests of what it sent beside, and its commitment to all."""
+    primes = context().primes
+    b = np.ones((len(primes), N), np.uint64)
+    if name == "a":
+        b = session.public_share() if own is None else own
+    blob, rest = rns.pack(b, primes), ["00" * 32]
+    text = partial(committed_text, "commitment", "keys", SEED)
+    told = digest_of([hashlib.sha256(blob).hexdigest(), *rest])
+    return blob, rest, SignedValue.by(KEYS[name], text, name, told)
+
+
+def add(session: KeySession, *names: str, **changed: Any) -> None:
+    """Hand over shares of these parties; changed: what is wrong of the last one."""
+    own = changed.get("own")
+    made = {name: a_share(session, name, own) for name in names}
+    blob, rest, said = made[names[-1]]
+    made[names[-1]] = changed.get("blob", blob), rest, changed.get("said", said)
+    shares = Body(
+        {"others": {n: m[1] for n, m in made.items()}}, tuple(m[0] for m in made.values())
+    )
+    session.add_public_shares(names, shares, {n: m[2] for n, m in made.items()})
+
+
+def refuses(ask: Callable[[], Any]) -> bool:
+    """Whether the session does, for whatever stated reason."""
+    try:
+        ask()
+    except CohortError:
+        return True
+    return False
+
+
+def shares_are_as_committed(kernel: Any) -> bool:
+    """Otherwise whoever drives the session encrypts its rows under a key of its own."""
+    session = begun(kernel)
+    primes = context().primes
+    blob = rns.pack(np.full((len(primes), N), 2, np.uint64), primes)
+    return refuses(lambda: add(session, "b", blob=blob)) and session.joint_key is None
+
+
+def commitments_are_signed(kernel: Any) -> bool:
+    session = begun(kernel)
+    forged = SignedValue(a_share(session, "b")[2].value, a_share(session, "c")[2].signature)
+    return refuses(lambda: add(session, "b", said=forged))
+
+
+def each_has_one_share(kernel: Any) -> bool:
+    session = begun(kernel)
+    add(session, "b")
+    return refuses(lambda: add(session, "b")) and refuses(lambda: add(session, "c", "c"))
+
+
+def the_own_share_is_its_own(kernel: Any) -> bool:
+    """Even under its own signature, which whoever drives the session has."""
+    session = begun(kernel)
+    primes = context().primes
+    blob, rest = rns.pack(np.full((len(primes), N), 3, np.uint64), primes), ["00" * 32]
+    text = partial(committed_text, "commitment", "keys", SEED)
+    told = digest_of([hashlib.sha256(blob).hexdigest(), *rest])
+    said = SignedValue.by(KEYS["a"], text, "a", told)
+    return refuses(lambda: add(session, "a", blob=blob, said=said))
+
+
+def the_joint_key_is_whole(kernel: Any) -> bool:
+    session = begun(kernel)
+    own = session.public_share()
+    add(session, "b", "c", "a", own=own)
+    early = session.joint_key is None and refuses(session.public_key)
+    add(session, "d")
+    primes = context().primes
+    expected = rns.add(own, np.full((len(primes), N), 3, np.uint64), primes)
+    return early and bool(np.array_equal(session.joint_key, expected))
+
+
 def other_labels_are_not_decrypted(kernel: Any) -> bool:
     """By names of its own a verifier would have as many decryptions as it likes."""
     session = begun(kernel)
@@ -121,12 +204,23 @@ def rotations_are_the_sheets(kernel: Any) -> bool:
 
 
 def there_is_one_key_share(kernel: Any) -> bool:
-    return fails(lambda: begun(kernel).begin(bytes(32), context()))
+    return fails(lambda: begun(kernel).begin({}, context()))
+
+
+def unsigned(seeds: Any) -> bytes:
+    raise PolicyError("not everybody has signed the sheets of this run")
+
+
+def no_share_before_all_have_signed(kernel: Any) -> bool:
+    """Nor under a seed that whoever drives the session has chosen."""
+    session = session_of(kernel, joint_seed=unsigned)
+    early = fails(lambda: session.begin({"a": "00" * 32}, context()))
+    return early and not session.begun
 
 
 def the_context_is_the_sheets(kernel: Any) -> bool:
     other = CkksContext(replace(TOY, depth=4), "other")
-    return fails(lambda: session_of(kernel).begin(bytes(32), other))
+    return fails(lambda: session_of(kernel).begin({}, other))
 
 
 def nothing_leaves_an_ended_session(kernel: Any) -> bool:
@@ -137,6 +231,19 @@ def nothing_leaves_an_ended_session(kernel: Any) -> bool:
 
 TRUE = "lambda: True"
 FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
+    "shares as committed": (
+        "if said is None or said.value != told:", "if False:", shares_are_as_committed,
+    ),
+    "signed commitments": (
+        'check_signed("commitment', '(lambda *_: None)("commitment', commitments_are_signed,
+    ),
+    "one share each": ("or {*names} & self._added or len({*names}) != len(names)", "",
+                       each_has_one_share),
+    "own share": ("if name == self._name and own != self._own:", "if False:",
+                  the_own_share_is_its_own),
+    "whole joint key": (
+        "if self._added == {*dict(self._sheet.roster)} else None", "", the_joint_key_is_whole,
+    ),
     "own name and key": (
         "lambda: roster.get(name) == key", TRUE,
         lambda k: refused(k, roster=(("a", ROSTER[1][1]), ("b", ROSTER[0][1]), *ROSTER[2:])),
@@ -183,6 +290,8 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
                                rotations_are_the_sheets),
     "one key share": ("        if self._share is not None:\n            raise",
                       "        if False:\n            raise", there_is_one_key_share),
+    "signed sheets": ("self._context(context), self._joint_seed(seeds)",
+                      "self._context(context), bytes(32)", no_share_before_all_have_signed),
     "ring of the context": ("if context.params != self._sheet.params", "if False",
                             the_context_is_the_sheets),
     "the end": ("                secret.erase()\n", "                pass\n",
@@ -190,20 +299,11 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
 }  # fmt: skip
 
 
-def mutant(old: str, new: str) -> ModuleType:
-    """The session's file with one line changed."""
-    source = Path(str(key_session.__file__)).read_text()
-    assert source.count(old) == 1, old
-    found = ModuleType("mutant")
-    exec(compile(source.replace(old, new), "mutant", "exec"), found.__dict__)
-    return found
-
-
 @pytest.mark.parametrize("floor", FLOORS)
 def test_a_floor_holds_and_its_mutant_is_seen(floor: str) -> None:
     old, new, holds = FLOORS[floor]
     assert holds(key_session)
-    assert not holds(mutant(old, new))
+    assert not holds(mutant(key_session, old, new))
 
 
 def test_rings_are_from_the_kernels_own_table() -> None:
@@ -254,7 +354,7 @@ def answered(session: KeySession, step: str, *operands: Any) -> Any:
         "public": session.public_share,
         "first": session.relinearisation_first,
         "second": lambda: session.relinearisation_second(half, half),
-        "begin": lambda: session.begin(bytes(32), context()),
+        "begin": lambda: session.begin({}, context()),
         "state": lambda: session.state(lambda plain: b""),
         "erase": session.erase,
     }[step](*operands)

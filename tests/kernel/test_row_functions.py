@@ -22,7 +22,7 @@ from parties.kernel.sums.row_functions import KINDS, OwnCode, row_function
 from parties.kernel.sums.tables import Judged
 from protocols.errors import ParameterError, PolicyError
 from protocols.models.registry import MODELS
-from protocols.privacy.randomness import SeededRandomness
+from protocols.privacy.laws.seeded import SeededRandomness
 
 NORM, D = 1.5, 3
 JUDGED: dict[str, Any] = {"bins": 8, "width": 0.5, "centre": 0.0, "row_norm": NORM}

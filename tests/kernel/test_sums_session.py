@@ -10,8 +10,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import fields, replace
 from fractions import Fraction
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -20,16 +18,18 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parties.kernel import sums_session
+from parties.kernel.integers.exact import Exact
 from parties.kernel.private import Private, Terms
-from parties.kernel.sheet import SumsRound, SumsSheet
+from parties.kernel.sums import session as sums_session
 from parties.kernel.sums.gradients import Gradients
-from parties.kernel.sums.integer_sums import Exact, PartSum
-from parties.kernel.sums_session import SumsSession
+from parties.kernel.sums.integer_sums import PartSum
+from parties.kernel.sums.session import SumsSession
+from parties.kernel.sums.sheet import SumsRound, SumsSheet
 from protocols.aggregate import parameters
 from protocols.aggregate.choice import choose
 from protocols.errors import CohortError, MessageError, ParameterError, PolicyError
-from protocols.privacy.randomness import SeededRandomness
+from protocols.privacy.laws.seeded import SeededRandomness
+from tests.kernel.mutants import mutant
 
 LENGTH, BOUND, COLLUDERS, ROUNDS = 2, 0.125, 1, 3
 KEYS = {name: Ed25519PrivateKey.generate() for name in ("a", "b", "c", "d")}
@@ -64,13 +64,14 @@ class Watched:
             "exact": False,
             "colluders": COLLUDERS,
             "booked": ("gaussian", BOOKED),
+            "joint_seed": lambda seeds: bytes(32),
         }
         self.private.terms = Terms(spend=self.spend, **(agreed | terms))
         self.bound, self.sheet = BOUND, sheet
         rows: Any = self.private.keep(X)
         with self.private:
             self.session: SumsSession = kernel.SumsSession(
-                sheet, "a", rows, SeededRandomness(1), KEYS["a"], lambda _: self
+                sheet, "a", rows, SeededRandomness(1), KEYS["a"], lambda *_: self
             )
 
     def spend(self) -> None:
@@ -83,9 +84,9 @@ class Watched:
         total.add(X)
         return total.exact
 
-    def begin(self, seed: bytes = bytes(32)) -> Watched:
+    def begin(self) -> Watched:
         """The secret's own rules are tested with it; here it says what it was given."""
-        self.session.begin(seed)
+        self.session.begin({})
         share: Any = self.session._share
         encrypt = share.encrypt
 
@@ -171,7 +172,18 @@ def points_are_of_this_run(kernel: Any) -> bool:
 
 def there_is_one_secret(kernel: Any) -> bool:
     party = Watched(kernel=kernel).begin()
-    return fails(PolicyError, lambda: party.session.begin(bytes(32)))
+    return fails(PolicyError, lambda: party.session.begin({}))
+
+
+def unsigned(seeds: Any) -> bytes:
+    raise PolicyError("not everybody has signed the sheets of this run")
+
+
+def no_secret_before_all_have_signed(kernel: Any) -> bool:
+    """Nor under a seed that whoever drives the session has chosen."""
+    party = Watched(kernel=kernel, joint_seed=unsigned)
+    early = fails(PolicyError, lambda: party.session.begin({"a": "00" * 32}))
+    return early and not party.session.begun
 
 
 def nothing_leaves_an_ended_session(kernel: Any) -> bool:
@@ -218,7 +230,7 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
         lambda k: refused(k, rounds=each_round(units=0)),
     ),
     "shares of colluders": (
-        "lambda: 1 <= sheet.honest <= parties - terms.colluders", TRUE,
+        "lambda: 1 <= sheet.honest <= most", TRUE,
         lambda k: refused(k, honest=4),
     ),
     "weights": (
@@ -246,6 +258,10 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
     "length of a point": ("point.shape != (self._sheet.length,) or", "", points_are_of_this_run),
     "one secret": ("if self._share is not None:\n            raise", "if False:\n            raise",
                    there_is_one_secret),
+    "signed sheets": (
+        "seed = self._terms.joint_seed(seeds)", "seed = bytes(32)",
+        no_secret_before_all_have_signed,
+    ),
     "the end": (
         "self._next = len(self._sheet.rounds)\n", "pass\n", nothing_leaves_an_ended_session,
     ),
@@ -253,20 +269,11 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
 }  # fmt: skip
 
 
-def mutant(old: str, new: str) -> ModuleType:
-    """The session's file with one line changed."""
-    source = Path(str(sums_session.__file__)).read_text()
-    assert source.count(old) == 1, old
-    found = ModuleType("mutant")
-    exec(compile(source.replace(old, new), "mutant", "exec"), found.__dict__)
-    return found
-
-
 @pytest.mark.parametrize("floor", FLOORS)
 def test_a_floor_holds_and_its_mutant_is_seen(floor: str) -> None:
     old, new, holds = FLOORS[floor]
     assert holds(sums_session)
-    assert not holds(mutant(old, new))
+    assert not holds(mutant(sums_session, old, new))
 
 
 def test_rings_are_from_the_kernels_own_table(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -328,7 +335,7 @@ ASKING = st.lists(
     st.one_of(
         st.tuples(st.just("round"), NUMBERS, POINTS),
         st.tuples(st.just("round"), st.integers(0, ROUNDS), st.just(np.zeros(LENGTH))),
-        st.tuples(st.just("begin"), st.binary(max_size=40)),
+        st.tuples(st.just("begin"), st.just({})),
         st.tuples(st.just("masked_secret"), st.just({})),
         st.tuples(st.just("mask_key")),
         st.tuples(st.just("erase")),

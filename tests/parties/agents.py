@@ -11,10 +11,10 @@ from parties.agent.coin_box import CoinBox
 from parties.agent.consent import Consent
 from parties.agent.store import SessionStore
 from parties.agent.vault import Vault
-from parties.party import Party
-from protocols.messages import Body, Envelope, encode, public_bytes
-from protocols.privacy.randomness import SeededRandomness
-from tests.helpers import Session, make_session
+from parties.verifier.party import Party
+from protocols.exchange.messages import Body, Envelope, encode, public_bytes
+from protocols.privacy.laws.seeded import SeededRandomness
+from tests.support.helpers import Session, make_session
 
 PASSPHRASE = "correct horse battery staple"
 COINS = "held-out.box"
@@ -40,10 +40,10 @@ class Agents:
 
     def make_party(self, name: str) -> Party:
         old = self.session.parties[name]
-        return type(old)(
+        return type(old).of(
             name=name,
-            shard=old._rows._value,
-            signing_key=old._signing_key,
+            shard=old.run.rows._value,
+            signing_key=old.run.signing_key,
             coordinator_key=old._coordinator_key,
             policy=old._policy,
             randomness=SeededRandomness(self.session.rng_seed, name),
@@ -60,7 +60,7 @@ class Agents:
     def restart(self, name: str) -> Agent:
         """As after kill -9: nothing but the folder is left."""
         party, store = self.session.parties[name], SessionStore(self.folder / name, self.vault)
-        keys = {n: public_bytes(p._signing_key) for n, p in self.session.parties.items()}
+        keys = {n: public_bytes(p.run.signing_key) for n, p in self.session.parties.items()}
         default: dict[str, Any] = {
             "ask": False,
             "own_key": keys[name],
@@ -71,7 +71,7 @@ class Agents:
             name=name,
             make_party=lambda: self.make_party(name),
             policy=party._policy,
-            signing_key=party._signing_key,
+            signing_key=party.run.signing_key,
             coordinator_key=party._coordinator_key,
             store=store,
             consent=Consent(name, store, **(default | self.terms)),

@@ -13,15 +13,16 @@ import pytest
 from parties.account import Account
 from parties.agent.store import SessionStore
 from parties.agent.vault import Vault
-from parties.party import Party
-from parties.secure_aggregation import SecureAggregationParty
+from parties.kernel.sums.session import SumsSession
+from parties.verifier.party import Party
+from parties.verifier.secure_aggregation import SecureAggregationParty
 from protocols.errors import PolicyError, PrivacyError
-from protocols.privacy.accounting import GaussianEvent
-from protocols.privacy.certificate import Certificate
-from protocols.privacy.ledger import Ledger
-from protocols.privacy.mechanism import Mechanism
-from tests.helpers import log2_error
+from protocols.privacy.certificates.certificate import Certificate
+from protocols.privacy.certificates.mechanism import Mechanism
+from protocols.privacy.loss.accounting import GaussianEvent
+from protocols.privacy.loss.ledger import Ledger
 from tests.parties.agents import PASSPHRASE, Agents
+from tests.support.helpers import log2_error
 
 NAME = "hospital-1"
 EVENT = GaussianEvent(noise_multiplier=10.0)
@@ -42,7 +43,7 @@ class Keeping(Agents):
 
     def make_party(self, name: str) -> Party:
         party = super().make_party(name)
-        party._account = Account(self.ledger(name), "rows")
+        party.run.account = Account(self.ledger(name), "rows")
         return party
 
     def kinds(self, name: str) -> list[str]:
@@ -66,7 +67,7 @@ def test_an_agent_that_dies_before_it_notes_a_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, lost: str
 ) -> None:
     """The step was carried out, and neither its reply nor the new state has left memory."""
-    monkeypatch.setattr("parties.party.recompute", lambda plan, bound: COST)
+    monkeypatch.setattr("parties.verifier.party.recompute", lambda plan, bound: COST)
     agents = Keeping(tmp_path, Vault(PASSPHRASE))
 
     def die(*arguments: Any) -> None:
@@ -116,8 +117,9 @@ def test_a_restored_account_of_a_closed_run_is_over(tmp_path: Path) -> None:
 
 def test_encrypted_sums_keep_their_secret_in_memory() -> None:
     half = SecureAggregationParty.__new__(SecureAggregationParty)
-    half.session = SimpleNamespace(begun=False)  # type: ignore[assignment]
+    half.session = session = SumsSession.__new__(SumsSession)
+    session._share = None
     assert not half.state(bytes).blobs
-    half.session = SimpleNamespace(begun=True)  # type: ignore[assignment]
+    session._share = SimpleNamespace()  # type: ignore[assignment]
     with pytest.raises(PolicyError, match="in memory only"):
         half.state(bytes)

@@ -18,15 +18,22 @@ from parties.agent import manifest
 from parties.agent.agent import Agent, Limits
 from parties.agent.store import STATE, SessionStore, capture, restore
 from parties.agent.vault import MIN_PASSPHRASE, Vault
-from parties.kernel.key_share import KeyShare
+from parties.kernel.keys.key_share import KeyShare
 from parties.kernel.private import closed
-from parties.party import Party
+from parties.verifier.party import Party
 from protocols.ckks.flooding import Flooding
 from protocols.errors import MessageError, ParameterError, PolicyError, ProtocolError
-from protocols.messages import UNHEARD, decode, digest, heard, new_signing_key, public_bytes
-from tests.helpers import NOISE, log2_error
+from protocols.exchange.messages import (
+    UNHEARD,
+    decode,
+    digest,
+    heard,
+    new_signing_key,
+    public_bytes,
+)
 from tests.parties.agents import PASSPHRASE, Agents
-from tests.sessions import holding, model_session
+from tests.support.helpers import NOISE, log2_error
+from tests.support.sessions import holding, model_session
 
 NAME, OTHER = "hospital-1", "hospital-2"
 
@@ -121,7 +128,7 @@ def test_an_encrypted_model_goes_on_in_other_processes(tmp_path: Path, vault: Va
         coins: Any = {name: agents.coins(name) for name in session.parties}
         held_out = session.plan.held_out
         rows = [
-            p._rows._value.only(coins[n].chosen(held_out, p._rows._value))
+            p.run.rows._value.only(coins[n].chosen(held_out, p.run.rows._value))
             for n, p in session.parties.items()
         ]
         assert {shard.rows for shard in rows} == {3}
@@ -216,7 +223,7 @@ def test_a_state_of_other_rows_is_refused(agents: Agents, vault: Vault) -> None:
     run_until(agents, "keys")
     sealed = capture(agents.agents[NAME]._party, vault)  # type: ignore[arg-type]
     party = agents.make_party(NAME)
-    party._rows = closed(replace(party._rows._value, y=1 - party._rows._value.y))
+    party.run.rows = closed(replace(party.run.rows._value, y=1 - party.run.rows._value.y))
     with pytest.raises(PolicyError, match="rows or their schema have changed"):
         restore(party, sealed, vault)
 

@@ -15,16 +15,17 @@ from typing import Any
 
 import pytest
 
-from parties.agent import frames
+from parties.agent import doors, frames
 from parties.agent.agent import Limits
+from parties.agent.doors import Doors
 from parties.agent.frames import AgentClient
 from parties.agent.server import CONNECTIONS, FAILED, AgentServer
 from parties.agent.vault import Vault
 from parties.flower_app import connect
 from protocols.errors import DataError, MessageError, ParameterError, ProtocolError
-from protocols.statement import read_statement
-from tests.helpers import log2_error
+from protocols.plan.statement import read_statement
 from tests.parties.agents import PASSPHRASE, Agents
+from tests.support.helpers import log2_error
 
 NAME = "hospital-1"
 FUZZ = 3000
@@ -44,7 +45,7 @@ class Running:
         return self.agents.folder / f"{name}.sock"
 
     def start(self, name: str) -> None:
-        self.servers[name] = AgentServer(self.agents.restart(name), self.path(name))
+        self.servers[name] = AgentServer(self.agents.restart(name), Doors(self.path(name)))
         self.threads[name] = threading.Thread(target=self.servers[name].serve, daemon=True)
         self.threads[name].start()
 
@@ -130,7 +131,7 @@ def test_a_session_through_the_relay_with_agents_that_restart(running: Running) 
 
 
 def test_the_socket_belongs_to_its_owner(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    for path in (running.path(NAME), frames.owner_path(running.path(NAME))):
+    for path in (running.path(NAME), doors.owner_path(running.path(NAME))):
         assert path.stat().st_mode & 0o777 == 0o600
     client = AgentClient(running.path(NAME), patience=0.1)
     assert client.control(frames.STATUS, {})["party"] == NAME
@@ -168,12 +169,12 @@ def test_a_relay_of_another_user_may_only_relay(
 ) -> None:
     agents = Agents(tmp_path, Vault(PASSPHRASE))
     path = tmp_path / "relay.sock"
-    server = AgentServer(agents.agents[NAME], path, relay_uid=4711)
+    server = AgentServer(agents.agents[NAME], Doors(path, relay_uid=4711))
     thread = threading.Thread(target=server.serve, daemon=True)
     thread.start()
     try:
         assert path.stat().st_mode & 0o777 == 0o660
-        assert frames.owner_path(path).stat().st_mode & 0o777 == 0o600
+        assert doors.owner_path(path).stat().st_mode & 0o777 == 0o600
         monkeypatch.setattr(frames, "peer_uid", lambda connection: 4711)
         assert AgentClient(path).handle(agents.request("enrol", NAME))
         for kind in (frames.STATUS, frames.CONSENT, frames.GIVE_UP, frames.STATEMENT):
@@ -237,13 +238,13 @@ def test_what_is_no_socket_stays(running: Running, tmp_path: Path) -> None:
     link.symlink_to(precious)
     for path in (precious, link):
         with pytest.raises(ParameterError, match="is there and is no socket"):
-            AgentServer(running.agents.agents[NAME], path)
+            Doors(path)
     assert precious.read_text() == "kept" and link.is_symlink()
 
 
 def test_no_second_agent_on_one_socket(running: Running) -> None:
     with pytest.raises(ParameterError, match="an agent is running there"):
-        AgentServer(running.agents.agents[NAME], running.path(NAME))
+        Doors(running.path(NAME))
 
 
 def test_without_an_agent_the_relay_says_so(tmp_path: Path) -> None:
@@ -256,14 +257,14 @@ def test_without_an_agent_the_relay_says_so(tmp_path: Path) -> None:
 def test_a_folder_may_be_deep(running: Running, tmp_path: Path) -> None:
     """A socket's address holds 107 bytes."""
     agent, folder = running.agents.agents[NAME], tmp_path.joinpath(*["deep" * 20] * 10)
-    path = folder / ("a" * (frames.MAX_NAME_BYTES - len(frames.OWNER_ENDING)))
-    server = AgentServer(agent, path)
+    path = folder / ("a" * (doors.MAX_NAME_BYTES - len(doors.OWNER_ENDING)))
+    server = AgentServer(agent, Doors(path))
     thread = threading.Thread(target=server.serve, daemon=True)
     thread.start()
     try:
         assert AgentClient(path, patience=0.1).control(frames.STATUS, {})["session"] is None
         with pytest.raises(ParameterError, match="an agent is running there"):
-            AgentServer(agent, path)
+            Doors(path)
     finally:
         server.stop()
         thread.join(10)
@@ -277,7 +278,7 @@ def test_oversize_frames_cost_no_memory(running: Running) -> None:
         answer = send_raw(running.path(NAME), head)
         assert b"exceeds the cap" in answer or b"cut short" in answer
     control = frames.MAGIC + frames.STATUS + (frames.CONTROL_CAP + 1).to_bytes(8, "big")
-    for path in (running.path(NAME), frames.owner_path(running.path(NAME))):
+    for path in (running.path(NAME), doors.owner_path(running.path(NAME))):
         assert b"exceeds the cap" in send_raw(path, control)
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown < 20_000  # kB
@@ -297,9 +298,9 @@ def test_hostile_bytes_do_not_end_the_agent(running: Running) -> None:
         noise = rng.randbytes(rng.randint(0, 300))
         cut = bytes(data[: rng.randrange(len(data))])
         chosen = (bytes(data), noise, framed(kind, noise), cut, b"[]" + noise)[k % 5]
-        doors = (running.path(NAME), frames.owner_path(running.path(NAME)))
+        both = (running.path(NAME), doors.owner_path(running.path(NAME)))
         if chosen != whole:
-            send_raw(doors[k // 5 % 2], chosen)
+            send_raw(both[k // 5 % 2], chosen)
     assert client.control(frames.STATUS, {})["session"] is None
     session = running.agents.session
     assert log2_error(session.run(running.ask).weights, session.twin()) < -17
@@ -307,7 +308,7 @@ def test_hostile_bytes_do_not_end_the_agent(running: Running) -> None:
 
 @pytest.mark.parametrize("payload", [b"1e99", b"[]", b"null", b'"', b"[" * 60_000, b"\xff"])
 def test_odd_consent_is_answered(running: Running, payload: bytes) -> None:
-    answer = send_raw(frames.owner_path(running.path(NAME)), framed(frames.CONSENT, payload))
+    answer = send_raw(doors.owner_path(running.path(NAME)), framed(frames.CONSENT, payload))
     assert answer[4:5] == frames.REFUSAL
 
 

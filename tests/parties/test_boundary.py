@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parties import party as party_module
 from parties.account import Account
 from parties.kernel.private import Kept, Private, kept_like, opened
-from parties.party import REFUSED, Party
+from parties.verifier import party as party_module
+from parties.verifier.party import REFUSED, Party
 from protocols.errors import (
     CohortError,
     DataError,
@@ -24,11 +24,11 @@ from protocols.errors import (
     PolicyError,
     ProtocolError,
 )
-from protocols.messages import Body
-from protocols.privacy.accounting import GaussianEvent
+from protocols.exchange.messages import Body
+from protocols.privacy.loss.accounting import GaussianEvent
 from tests.fuzz.targets import Snapshot
-from tests.helpers import Session
-from tests.sessions import (
+from tests.support.helpers import Session
+from tests.support.sessions import (
     gram_session,
     holding,
     lffr_model_session,
@@ -105,7 +105,7 @@ def failing(party: Party, at: int, kind: type[BaseException]) -> Iterator[list[i
     calls = [0]
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:
-        held = party._private
+        held = party.run.private
         if event != "call" or not (held._inside and held._touched):
             return None
         own = str(frame.f_globals.get("__name__")).startswith(("parties.", "protocols."))
@@ -132,8 +132,8 @@ def prepared(session: Session, patch: pytest.MonkeyPatch) -> Ledger:
     booked = GaussianEvent(noise_multiplier=1e-3)
     cost = SimpleNamespace(events=(booked,), additive_delta=0.0)
     patch.setattr(party_module, "recompute", lambda *_: cost)
-    party._account = Account(ledger, "table")  # type: ignore[arg-type]
-    party._private = Private(party._account)
+    party.run.account = Account(ledger, "table")  # type: ignore[arg-type]
+    party.run.private = Private(party.run.account)
     return ledger
 
 
@@ -190,7 +190,7 @@ def test_a_fault_where_rows_are_open_has_one_reply(
                 continue
             replies.add(reply)
             assert CELL.encode() not in reply and not body.blobs
-            assert party._account._spent and party.answered == 0
+            assert party.run.account._spent and party.answered == 0
             assert ledger.kinds.count("reserve") == 1
             assert not {"rollback", "abandon"} & set(ledger.kinds)
             assert party.handle(data) == reply
@@ -224,7 +224,7 @@ def test_before_rows_are_open_a_stated_reason_is_told_and_no_other(
         public = issubclass(kind, CohortError) and kind is not DataError
         assert (CELL in str(meta)) is public
         assert public or meta == {"error": REFUSED}
-        assert "reserve" not in ledger.kinds and party._account._spent is not public
+        assert "reserve" not in ledger.kinds and party.run.account._spent is not public
         state.restore()
 
     driven(session, inject)
@@ -264,7 +264,7 @@ def test_the_owner_may_stop_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
         if step == "commit-rows":
             with failing(party, 5, KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
                 party.handle(data)
-            assert party._account._spent and party.answered == 0
+            assert party.run.account._spent and party.answered == 0
             assert "rollback" not in ledger.kinds
             raise StopError
 

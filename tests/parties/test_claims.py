@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from parties.party import Party
 from parties.policy import Policy
+from parties.verifier.party import Party
 from protocols.errors import ParameterError
-from protocols.evaluation.objective import EvaluationObjective
-from protocols.inference.objective import InformationObjective, ProductsObjective
-from protocols.missing_cells import MissingObjective
-from protocols.objectives import DualObjective, RowObjective
-from protocols.plan import LARGEST_EPSILON, PrivacyPlan, RunPlan
-from protocols.privacy.ledger import Ledger
+from protocols.plan.run_plan import LARGEST_EPSILON, PrivacyPlan, RunPlan
+from protocols.privacy.loss.ledger import Ledger
+from protocols.statistics.evaluation.objective import EvaluationObjective
+from protocols.statistics.inference.objective import InformationObjective, ProductsObjective
+from protocols.sums.missing_cells import MissingObjective
+from protocols.sums.objectives import DualObjective, RowObjective
 from protocols.updates.dual_ascent import DualAscent
 from protocols.updates.momentum import GradientDescent
-from tests.helpers import Session
 from tests.parties.test_exact_sums import B, D, agreements
-from tests.sessions import (
+from tests.support.helpers import Session
+from tests.support.sessions import (
     gram_session,
     lffr_model_session,
     lffr_session,
@@ -109,13 +109,13 @@ def owners(session: Session, folder: Path, **terms: Any) -> Session:
     kept, policy = terms.pop("ledger", False), Policy(allow_insecure=True, accept_unbounded=True)
     for name, old in session.parties.items():
         ledger = Ledger(path=folder / name, epsilon=1e6, delta=0.5) if kept else None
-        session.parties[name] = Party(
+        session.parties[name] = Party.of(
             name=name,
-            shard=old._rows._value,
-            signing_key=old._signing_key,
+            shard=old.run.rows._value,
+            signing_key=old.run.signing_key,
             coordinator_key=old._coordinator_key,
             policy=replace(policy, **terms),
-            randomness=old._randomness,
+            randomness=old.run._randomness,
             ledger=ledger,
             dataset="rows",
         )

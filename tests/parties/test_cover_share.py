@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parties.kernel.cover_share import CoverShare
-from parties.kernel.key_share import KeyShare
-from protocols import sealed_shares
+from parties.kernel.cover.share import CoverShare
+from parties.kernel.keys.key_share import KeyShare
 from protocols.ckks import residues as rns
 from protocols.ckks.evaluation import CkksContext
 from protocols.errors import CohortError, ParameterError, PolicyError, ProtocolError
-from protocols.messages import Body, new_signing_key, public_bytes
-from protocols.plan import Member
-from protocols.sealed_shares import StandIn, others
-from tests.exact import secret_rows
-from tests.helpers import NOISE, make_plan, party_names
+from protocols.exchange.messages import Body, new_signing_key, public_bytes
+from protocols.plan.run_plan import Member
+from protocols.steps import sealed_shares
+from protocols.steps.sealed_shares import StandIn, others
+from tests.support.exact import secret_rows
+from tests.support.helpers import NOISE, make_plan, party_names
 
 NAMES = tuple(party_names(4))
 KEYS = {name: new_signing_key() for name in NAMES}
@@ -250,7 +250,7 @@ def test_it_goes_on_in_another_process() -> None:
     with pytest.raises(PolicyError, match="for the rest of this run"):
         back.stand_in(asked(NAMES[2:3], (NAMES[0], NAMES[1], NAMES[3])))
     back.erase()
-    assert not back._held and back._ephemeral.forgotten
+    assert not back._held and back._ephemeral._private is None
 
 
 @pytest.mark.parametrize("value", [1, 4, 5, -2, 2.0, True, "2"])

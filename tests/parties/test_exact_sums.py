@@ -13,26 +13,26 @@ from scipy.special import logit
 
 from parties.agent.manifest import describe_plan
 from parties.agent.vault import Vault
+from parties.kernel.integers.exact import Exact
 from parties.kernel.sums import row_functions
-from parties.kernel.sums.integer_sums import Exact
 from parties.kernel.sums.row_function import SumFunction
 from parties.policy import Policy
-from protocols import objectives
 from protocols.aggregate.choice import choose
 from protocols.errors import ParameterError, PolicyError, ProtocolError
-from protocols.evaluation.objective import EvaluationObjective
-from protocols.gradients import GradientPlan
-from protocols.inference.objective import InformationObjective, ProductsObjective
-from protocols.messages import decode, public_bytes
-from protocols.missing_cells import MissingObjective
-from protocols.objectives import DualObjective, MomentObjective, RowObjective
-from protocols.one_sum import OneSum
+from protocols.exchange.messages import decode, public_bytes
+from protocols.statistics.evaluation.objective import EvaluationObjective
+from protocols.statistics.inference.objective import InformationObjective, ProductsObjective
+from protocols.sums import objectives
+from protocols.sums.missing_cells import MissingObjective
+from protocols.sums.objectives import DualObjective, MomentObjective, RowObjective
+from protocols.sums.one_sum import OneSum
+from protocols.sums.plan import GradientPlan
 from protocols.updates.dual_ascent import DualAscent
 from protocols.updates.momentum import GradientDescent
 from protocols.words import EXACT_SUMS
-from tests.helpers import Session, make_data, make_session, open_session
 from tests.parties.agents import PASSPHRASE, Agents
-from tests.sessions import (
+from tests.support.helpers import Session, make_data, make_session, open_session
+from tests.support.sessions import (
     FIRST,
     THIRD,
     VICTIM,
@@ -292,7 +292,7 @@ def test_the_model_of_two_small_steps_is_an_exact_sum(
     """-w / (2 rate) is the mean gradient at 0: in the category's place p - y of the one row."""
     shards, rate = odd_one(), 1e-3
     shards[1][1][7] = label
-    monkeypatch.setattr("tests.helpers.make_data", lambda *a, **k: shards)
+    monkeypatch.setattr("tests.support.helpers.make_data", lambda *a, **k: shards)
     update = GradientDescent(rounds=2, learning_rate=rate).to_dict()
     toy: dict[str, Any] = {"ring_dim": 512, "degree": 3, "parties": 3, "rows": 40, "features": 4}
     session = make(**toy, rounds=2, update=update)

@@ -15,19 +15,20 @@ from parties.agent.coin_box import CoinBox
 from parties.agent.manifest import describe_plan
 from parties.agent.vault import Vault
 from parties.coins import Coins
-from parties.data.shard import encode_shard
 from parties.policy import Policy
+from parties.reader.shard import encode_shard
 from protocols.errors import DataError, ParameterError, PolicyError
-from protocols.evaluation.objective import EvaluationObjective
-from protocols.held_out import HeldOut
-from protocols.plan import Member
-from protocols.plans import plan_from_dict
+from protocols.plan.held_out import HeldOut
+from protocols.plan.kinds import plan_from_dict
+from protocols.plan.run_plan import Member
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.calibrate.one_sum import plan_sum
-from protocols.privacy.randomness import SeededRandomness, SystemRandomness
-from tests.helpers import make_plan
+from protocols.privacy.laws.randomness import SystemRandomness
+from protocols.privacy.laws.seeded import SeededRandomness
+from protocols.statistics.evaluation.objective import EvaluationObjective
 from tests.parties.agents import PASSPHRASE
 from tests.sims.evaluation_tables import SCHEMA, table
+from tests.support.helpers import make_plan
 
 SHARD = encode_shard(table(200), SCHEMA)
 BACK = HeldOut(share=0.2, draw="d1")

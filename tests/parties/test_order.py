@@ -9,15 +9,16 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
-from parties.data.schema import Label, NumericColumn, Schema
-from parties.data.shard import Shard, encode_shard
-from parties.data.tensor_shard import TensorSchema, TensorShard
 from parties.kernel.order import order_coins, shuffled
 from parties.kernel.private import opened
-from parties.party import Party
 from parties.policy import Policy
-from protocols.messages import Body, new_signing_key, public_bytes
-from protocols.privacy.randomness import SeededRandomness, SystemRandomness
+from parties.reader.schema import Label, NumericColumn, Schema
+from parties.reader.shard import Shard, encode_shard
+from parties.reader.tensor_shard import TensorSchema, TensorShard
+from parties.verifier.party import Party
+from protocols.exchange.messages import Body, new_signing_key, public_bytes
+from protocols.privacy.laws.randomness import SystemRandomness
+from protocols.privacy.laws.seeded import SeededRandomness
 from protocols.updates.coordinate import DualPlan, cyclic_batch, move
 
 ROWS, BATCHES = 40, 10
@@ -36,7 +37,7 @@ def shard(ages: NDArray[np.float64]) -> Shard:
 
 def party(rows: Shard, seed: int | None = None) -> Party:
     key = new_signing_key()
-    return Party(
+    return Party.of(
         name="a",
         shard=rows,
         signing_key=key,
@@ -46,17 +47,10 @@ def party(rows: Shard, seed: int | None = None) -> Party:
     )
 
 
-class AllRows:
-    """Of a plan, that nothing is held back."""
-
-    held_out = None
-
-
 def used(owner: Party) -> Shard:
     """The rows of a run, as its party opens them."""
-    plan: Any = AllRows()
-    with owner._private:
-        found: Shard = opened(owner._used(plan, owner._rows._value))
+    with owner.run.private:
+        found: Shard = opened(owner.run.used(owner.run.rows))
     return found
 
 

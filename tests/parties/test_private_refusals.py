@@ -11,38 +11,43 @@ from typing import Any
 import numpy as np
 import pytest
 
+from parties.account import Account
 from parties.agent.agent import Agent
 from parties.agent.consent import Consent
 from parties.agent.store import SessionStore
-from parties.data.schema import Label, NumericColumn, Schema
-from parties.data.shard import ClampCounts, Shard
-from parties.kernel.sums.integer_sums import Exact
+from parties.coins import Coins
+from parties.kernel.integers.exact import Exact
+from parties.kernel.run import Run
 from parties.kernel.sums.row_function import Contributor
-from parties.objectives import open_contributor
-from parties.party import REFUSED, Party
 from parties.policy import Policy
-from parties.secure_aggregation import SecureAggregationParty
+from parties.reader.schema import Label, NumericColumn, Schema
+from parties.reader.shard import ClampCounts, Shard
+from parties.verifier.objectives import open_contributor
+from parties.verifier.party import REFUSED, Party
+from parties.verifier.secure_aggregation import SecureAggregationParty
 from protocols.aggregate.choice import choose
 from protocols.aggregate.coordinator_cipher import decode
 from protocols.aggregate.fixed_point import encode
-from protocols.curvature import Curvature
 from protocols.errors import CohortError, DataError, ParameterError, PolicyError
-from protocols.gradients import GradientPlan
-from protocols.messages import Body, Envelope, new_signing_key, public_bytes
-from protocols.messages import decode as read
-from protocols.messages import encode as write
-from protocols.objectives import DualObjective, RowObjective
-from protocols.plan import Member, PrivacyPlan
-from protocols.plans import plan_from_dict
-from protocols.privacy.ledger import Ledger
-from protocols.privacy.randomness import SeededRandomness
-from protocols.secure_aggregation import PROTOCOL
-from protocols.serialise import to_plain
+from protocols.exchange.messages import Body, Envelope, new_signing_key, public_bytes
+from protocols.exchange.messages import decode as read
+from protocols.exchange.messages import encode as write
+from protocols.exchange.serialise import to_plain
+from protocols.plan.kinds import plan_from_dict
+from protocols.plan.run_plan import Member, PrivacyPlan
+from protocols.privacy.laws.randomness import SystemRandomness
+from protocols.privacy.laws.seeded import SeededRandomness
+from protocols.privacy.loss.ledger import Ledger
+from protocols.rows.curvature import Curvature
+from protocols.sums.objectives import DualObjective, RowObjective
+from protocols.sums.plan import GradientPlan
+from protocols.sums.protocol import PROTOCOL
 from protocols.updates.dual_ascent import DualAscent
-from tests.helpers import Floats, Session, make_plan, make_session
 from tests.protocols import lffr_session as lffr_cases
-from tests.protocols import test_gradients, test_gram_plan
-from tests.sessions import (
+from tests.protocols.gram import test_gram_plan
+from tests.protocols.sums import test_gradients
+from tests.support.helpers import Floats, Session, make_plan, make_session
+from tests.support.sessions import (
     gram_session,
     lffr_session,
     refusal,
@@ -133,7 +138,7 @@ class Owner:
         store = SessionStore(folder / "state", None)
         self.agent = Agent(
             name=VICTIM,
-            make_party=lambda: Party(
+            make_party=lambda: Party.of(
                 name=VICTIM,
                 shard=shard,
                 signing_key=self.me,
@@ -214,7 +219,8 @@ def test_the_scale_of_rows_tells_of_no_norm(tmp_path: Path) -> None:
         scales = (0.5, 1.0, 1.5, 1.99, 2.0 * (1 - 1e-6), 2.0, 3.0)
         replies.append([owner.agree(f"s{k}", scale) for k, scale in enumerate(scales)])
         for reply in replies[-1]:
-            reply.pop("plan", None)
+            for name in ("plan", "sheets", "signature"):  # of fresh identities
+                reply.pop(name, None)
     assert replies[0] == replies[1]
     assert ["error" in reply for reply in replies[0]] == [True] * 5 + [False] * 2
     assert "norm bound of the party's schema" in replies[0][0]["error"]
@@ -321,9 +327,15 @@ def clear_half(contributor: Contributor) -> tuple[SecureAggregationParty, Clear]
     members = (replace(m, verify_key=k) for m, k in zip(plan.members, keys, strict=True))
     plan = replace(plan, members=tuple(members))
     rows: Any = object()
-    half = SecureAggregationParty.open(
-        plan, "p0", rows, SeededRandomness(1), key, lambda *_: contributor
+    run = Run(
+        name="p0",
+        rows=rows,
+        signing_key=key,
+        randomness=SeededRandomness(1),
+        account=Account(None, ""),
+        coins=Coins(SystemRandomness()),
     )
+    half = SecureAggregationParty.open(plan, rows, run, lambda *_: contributor)
     secret: Any = Clear(plan)
     half.session._share = secret
     return half, secret
@@ -396,6 +408,6 @@ def test_a_plan_too_large_to_be_read_is_refused(
     def fail(kind: Any, plain: Any) -> None:
         raise error
 
-    monkeypatch.setattr("protocols.plans.from_plain", fail)
+    monkeypatch.setattr("protocols.plan.kinds.from_plain", fail)
     with pytest.raises(ParameterError, match="too large"):
         plan_from_dict(fields)

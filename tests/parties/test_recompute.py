@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 
 from parties.account import Account
-from parties.kernel import key_session
-from parties.party import Party
+from parties.kernel.keys import session as key_session
 from parties.policy import Policy
-from parties.recompute import recompute
-from protocols.ckks.circuit import iteration_levels
+from parties.verifier.party import Party
+from parties.verifier.recompute import recompute
+from protocols.ckks.circuits.rows import iteration_levels
 from protocols.errors import ParameterError, PolicyError, ProtocolError
-from protocols.plans import plan_from_dict
+from protocols.plan.kinds import plan_from_dict
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.calibrate.rows import RowsChoice, choose_rows
-from protocols.privacy.ledger import Ledger
-from protocols.rows import RowsPlan
-from tests.helpers import Session, insecure, make_session
+from protocols.privacy.loss.ledger import Ledger
+from protocols.rows.plan import RowsPlan
+from tests.support.helpers import Session, insecure, make_session
 
 ROWS, FEATURES, PARTIES, COLLUDERS = 600, 3, 3, 1
 NORM = 3**0.5  # rows in [-1, 1]^3, bias included
@@ -55,7 +55,7 @@ def certify(plan: RowsPlan, update: str = "barrier") -> RowsPlan:
 
 
 def honest(update: str = "barrier") -> RowsPlan:
-    from tests.helpers import make_plan
+    from tests.support.helpers import make_plan
 
     plan = make_plan(rows=(200,) * 3, features=FEATURES, rounds=3)
     return certify(plan, update)
@@ -187,7 +187,7 @@ def session(path: Path, budget_epsilon: float = 1.0, change: Any = None) -> Sess
             fields["ledger"] = Ledger(path=path, epsilon=budget_epsilon, delta=1e-5)
             fields["dataset"] = "patients"
             fields["policy"] = Policy(max_epsilon=1.0, min_colluders=1, allow_insecure=True)
-        return Party(**fields)
+        return Party.of(**fields)
 
     made = make_session(PARTIES, 200, FEATURES, 3, party=party)
     build = made.coordinator._make_plan
@@ -289,7 +289,7 @@ def test_a_lying_plan_reserves_nothing_and_makes_no_key(tmp_path: Path) -> None:
 def test_a_ledger_refuses_a_run_without_privacy(tmp_path: Path) -> None:
     def open_policy(**fields: Any) -> Party:
         path = tmp_path / "ledger"
-        return Party(**fields, ledger=Ledger(path=path, epsilon=1.0, delta=1e-5), dataset="x")
+        return Party.of(**fields, ledger=Ledger(path=path, epsilon=1.0, delta=1e-5), dataset="x")
 
     with pytest.raises(ProtocolError, match="no privacy noise"):
         make_session(2, party=open_policy).run()

@@ -14,9 +14,10 @@ pytest.importorskip("opacus")
 
 from torch import nn  # noqa: E402
 
-from parties.data.tensor_shard import TensorSchema, TensorShard  # noqa: E402
+from ciphercohort.estimators.torch_plan import TrainingPlan  # noqa: E402
 from parties.kernel.sums.integer_sums import PartSum  # noqa: E402
-from parties.torch_step import (  # noqa: E402
+from parties.reader.tensor_shard import TensorSchema, TensorShard  # noqa: E402
+from parties.verifier.torch_step import (  # noqa: E402
     TorchContributor,
     TorchModel,
     layout_of,
@@ -25,14 +26,13 @@ from parties.torch_step import (  # noqa: E402
     trainable,
 )
 from protocols.errors import DataError, ParameterError, PolicyError  # noqa: E402
-from protocols.plan import Member  # noqa: E402
-from protocols.privacy.randomness import SeededRandomness  # noqa: E402
+from protocols.plan.run_plan import Member  # noqa: E402
+from protocols.privacy.laws.seeded import SeededRandomness  # noqa: E402
 from protocols.updates.momentum import GradientDescent  # noqa: E402
-from sims.torch_plan import TrainingPlan  # noqa: E402
-from tests import torch_cases as cases  # noqa: E402
+from tests.support import torch_cases as cases  # noqa: E402
 
 MLP = TorchModel(module=cases.make_mlp, loss=cases.row_loss)
-CONVOLUTION = TorchModel(module="tests.torch_cases:make_convolution", loss=cases.row_loss)
+CONVOLUTION = TorchModel(module="tests.support.torch_cases:make_convolution", loss=cases.row_loss)
 
 
 def plan_of(model, shards, clip=0.5):
@@ -253,7 +253,9 @@ def test_a_plan_about_something_else_is_refused() -> None:
 
 
 def test_the_owner_names_module_and_loss() -> None:
-    named = TorchModel(module="tests.torch_cases:make_mlp", loss="tests.torch_cases:row_loss")
+    named = TorchModel(
+        module="tests.support.torch_cases:make_mlp", loss="tests.support.torch_cases:row_loss"
+    )
     shard = cases.data(8)
     plan, point = plan_of(MLP, [shard, shard]), to_vector(MLP.build())
     ours, theirs = (
@@ -261,7 +263,7 @@ def test_the_owner_names_module_and_loss() -> None:
     )
     expected = ours.contribution("gradient", 0, point)
     assert (theirs.contribution("gradient", 0, point) == expected).all()
-    for wrong in ("tests.torch_cases:nothing", "no.such:module", ""):
+    for wrong in ("tests.support.torch_cases:nothing", "no.such:module", ""):
         with pytest.raises(ParameterError, match="package.module:function"):
             TorchModel(module=wrong, loss=cases.row_loss).build()
 

@@ -11,18 +11,20 @@ from typing import Any
 
 import numpy as np
 
-from protocols import decrypt, refresh
+from parties.kernel.keys import answers
+from parties.kernel.rows.gram_sums import GramSums
 from protocols.ckks import residues as rns
 from protocols.ckks.evaluation import CkksContext
-from protocols.ckks.parameters import CkksParameters
-from protocols.contribute import contribution
-from protocols.gram import UNIT, GramSums, GramTask, collect, pack, row_sum_bound
-from protocols.gram_training import gram_evaluator, model_error_std, refresh_schedule, train_gram
-from protocols.messages import Body, Exchange
+from protocols.ckks.parameters import DECRYPTION_TOWERS, CkksParameters
+from protocols.exchange.messages import Body, Exchange
+from protocols.gram.contributions import UNIT, GramTask, collect, pack, row_sum_bound
+from protocols.gram.training import gram_evaluator, model_error_std, refresh_schedule, train_gram
+from protocols.steps import decrypt
+from protocols.steps.contribute import contribution
 from sims.regression_twin import run_gram_twin
-from tests.exact import product
-from tests.helpers import Floats, drive, party_names
-from tests.joint import JointKeys, Uncommitted, refreshing, run_ceremony, uncommitted
+from tests.support.exact import product
+from tests.support.helpers import Floats, drive, party_names
+from tests.support.joint import JointKeys, Uncommitted, refreshing, run_ceremony, uncommitted
 
 LEVELS = 4
 
@@ -102,9 +104,8 @@ def run_encrypted(task: GramTask, sums: Sequence[GramSums]) -> GramRun:
         if step == "contribute":
             packed = {}, pack(task, parts[name])
             return contribution(context, keys.shares[name], keys.public_key, packed)
-        index = int(step.partition("/")[2])
         maps = (None,) * len(body.blobs)
-        return refresh.answer_refresh(context, keys.shares[name], maps, index, body)
+        return answers.refresh(context, keys.shares[name].refresh_shares, maps, step, body)
 
     again = refreshing(evaluator, plan, keys)
 
@@ -118,7 +119,7 @@ def run_encrypted(task: GramTask, sums: Sequence[GramSums]) -> GramRun:
 
     inputs = drive(collect(evaluator, task, uncommitted(task.names)), answer)
     heads = drive(train_gram(evaluator, task, inputs, fresh), answer)
-    low = context.primes[: decrypt.DECRYPTION_TOWERS]
+    low = context.primes[:DECRYPTION_TOWERS]
     assert heads.level == task.ckks.num_towers - len(low)
     slots = drive(decrypt.decrypt(context, plan, heads, Uncommitted(plan)), share)
     c0, c1 = context.polynomials_of(heads.ct)

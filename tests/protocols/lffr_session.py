@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from protocols.ckks.lffr_circuit import LFFR_LEVELS
+from protocols.ckks.circuits.lffr import LFFR_LEVELS
 from protocols.ckks.parameters import CkksParameters
-from protocols.curvature import largest_row_sum
-from protocols.lffr import LffrPlan, fixed_hessian_of
 from protocols.models.lffr import PAPER_LINK
-from protocols.plan import Member
-from tests import exact
-from tests.helpers import Floats, party_names
-from tests.joint import Released, encrypted_weights, joint_keys
+from protocols.plan.run_plan import Member
+from protocols.rows.curvature import largest_row_sum
+from protocols.rows.lffr_plan import LffrPlan, fixed_hessian_of
+from tests.support import exact
+from tests.support.helpers import Floats, party_names
+from tests.support.joint import Released, encrypted_weights, joint_keys
 
 
 def make_plan(

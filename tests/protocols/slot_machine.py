@@ -12,14 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from protocols.ckks.circuit import REFRESH_LEVEL
+from parties.verifier.sheets import packed_slots
+from protocols.ckks.circuits.evaluator import EncryptedVector, Evaluator
+from protocols.ckks.circuits.packing import Layout
+from protocols.ckks.circuits.rows import REFRESH_LEVEL
 from protocols.ckks.column_map import ColumnMap
-from protocols.ckks.evaluator import EncryptedVector, Evaluator
-from protocols.ckks.packing import Layout
 from protocols.ckks.parameters import CkksParameters
-from protocols.encrypted_rows import circuit_of
-from protocols.gram_plan import GramPlan
-from tests.helpers import Floats
+from protocols.gram.plan import GramPlan
+from protocols.rows.protocol import circuit_of
+from tests.support.helpers import Floats
 
 Shards = Sequence[tuple[Floats, Floats]]
 
@@ -130,7 +131,7 @@ def packed(plan: Any, shards: Shards, noises: Sequence[Floats]) -> tuple[Evaluat
     circuit, layout = circuit_of(plan), None if isinstance(plan, GramPlan) else plan.layout
     evaluator = circuit.evaluator(SlotContext(plan.ckks))  # type: ignore[arg-type]
     parts = [
-        plan.pack(name, *shard, noise)
+        packed_slots(plan, name, *shard, noise)
         for name, shard, noise in zip(plan.names, shards, noises, strict=True)
     ]
 

@@ -89,7 +89,9 @@ def test_a_library_import_raises(argv: list[str], monkeypatch: pytest.MonkeyPatc
         platform.guard(FIT._replace(version=(3, 11, 7)))
 
 
-@pytest.mark.parametrize("package", ["sims.cli", "parties.agent", "coordinator.coordinator"])
+@pytest.mark.parametrize(
+    "package", ["ciphercohort.cli.app", "parties.agent", "coordinator.coordinator"]
+)
 def test_without_dependencies_the_first_words_are_cause_and_cure(package: str) -> None:
     # -S: no site-packages, so no openfhe, as on an interpreter that nothing was installed for.
     command = [sys.executable, "-S", "-m", package]

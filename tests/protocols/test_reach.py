@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from protocols.errors import PrivacyError
-from protocols.inference.estimate import Array, Estimate, Noisy, private_steps
-from protocols.inference.objective import InformationObjective
-from protocols.inference.reach import Reach, reach
+from protocols.statistics.inference.estimate import Array, Estimate, Noisy, private_steps
+from protocols.statistics.inference.objective import InformationObjective
+from protocols.statistics.inference.reach import Reach, reach
 
 D = 6
 TASK = InformationObjective(

@@ -12,12 +12,12 @@ from typing import Any
 import openfhe
 
 from coordinator.coordinator import Coordinator
-from parties.kernel.key_share import KeyShare
+from parties.kernel.keys.key_share import KeyShare
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.parameters import CkksParameters
-from tests.scripts import ROOT
-from tests.sessions import N, small
-from tests.test_imports import ARITHMETIC
+from tests.house.test_imports import ARITHMETIC
+from tests.support.scripts import ROOT
+from tests.support.sessions import N, small
 
 # -- processes -------------------------------------------------------------------------------------
 
@@ -39,7 +39,7 @@ def test_the_coordinator_loads_no_party() -> None:
     done = python(
         """
         import sys
-        import coordinator.coordinator, coordinator.flower_app, protocols.encrypted_rows
+        import coordinator.coordinator, coordinator.flower_app, protocols.rows.protocol
         assert "protocols.ckks.context" in sys.modules
         print([name for name in sys.modules if name.split(".")[0] in ("parties", "sims")])
         """
@@ -79,7 +79,7 @@ def test_a_forked_child_refuses() -> None:
         import os, sys, warnings
         warnings.simplefilter("ignore")
         import numpy as np
-        from parties.kernel.key_share import KeyShare
+        from parties.kernel.keys.key_share import KeyShare
         from protocols.ckks.evaluation import CkksContext
         from protocols.ckks.flooding import Flooding
         from protocols.ckks.parameters import CkksParameters

@@ -16,14 +16,14 @@ from unittest.mock import patch
 
 import numpy as np
 
-from parties.kernel.key_share import KeyShare
+from parties.kernel.keys.key_share import KeyShare
 from protocols.ckks import residues as rns
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.parameters import NARROW_ERROR_STD
 from protocols.ckks.residues import Residues
-from tests import exact
-from tests.exact import Integers
 from tests.provenance.residuals import gadget
+from tests.support import exact
+from tests.support.exact import Integers
 
 # Errors of keys are below it, what is uniform modulo a 60-bit prime is not.
 SMALL = 1 << 20
@@ -63,7 +63,9 @@ def recover(context: CkksContext, halves: Sequence[Residues]) -> Integers | None
         for sign in (1, -1):
             error = exact.centred(seen[left] + sign * seen[right], primes[special])
             if max(abs(error)) < SMALL:
-                other = polynomials[right] if sign == 1 else rns.negate(polynomials[right], primes)
+                other = polynomials[right]
+                if sign != 1:
+                    other = rns.subtract(np.zeros_like(other), other, primes)
                 secret = _divided(context, rns.add(polynomials[left], other, primes), error)
                 if secret is not None:
                     return secret

@@ -26,7 +26,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from protocols.samples import GADGET, JOINT_KEY, ONE, RECEIVED, Sample
+from protocols.steps.samples import GADGET, JOINT_KEY, ONE, RECEIVED, Sample
 from tests.provenance.equations import (
     CONSTANT,
     RANDOM,

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from protocols.commitments import digest_of
-from protocols.messages import Body
+from protocols.exchange.messages import Body
 from protocols.names import ENCRYPTED_MODEL, ENCRYPTED_ROWS
+from protocols.steps.commitments import digest_of
 from tests.provenance.runs import Run
 
 # Of an encrypted model's refresh only c0 follows from the shares, and replies cover what they make

@@ -37,7 +37,7 @@ from typing import Any
 
 from flint import fmpz, fmpz_mod_ctx, fmpz_mod_mat
 
-from protocols.samples import (
+from protocols.steps.samples import (
     GADGET,
     JOINT_KEY,
     ONE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from protocols.samples import EPHEMERAL, SEED, SHARE, Element, Pad, Sample
+from protocols.steps.samples import EPHEMERAL, SEED, SHARE, Element, Pad, Sample
 
 Samples = tuple[Sample, ...]
 Change = Callable[[Sample], Sample]

@@ -6,10 +6,10 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from tests import sessions
 from tests.provenance import residuals, runs, sums
 from tests.provenance.audit import PART, WHOLE, Finding, audit
 from tests.provenance.runs import Run, record, resumed
+from tests.support import sessions
 
 COVERED = {"parties": 4, "cover": 2}
 LOST = {"refresh/1": ["hospital-4"], "decrypt": ["hospital-3"]}

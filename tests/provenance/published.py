@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from protocols import cover, decrypt, keygen, model_gradient, refresh
 from protocols.ckks import residues as rns
 from protocols.ckks.evaluation import CkksContext
-from protocols.ckks.parameters import REFRESH_TOWERS
+from protocols.ckks.parameters import DECRYPTION_TOWERS, REFRESH_TOWERS
 from protocols.ckks.residues import Residues
-from protocols.commitments import KEYS, ROWS
-from protocols.labels import PUBLIC_KEY, RELINEARISATION, rotation_label
+from protocols.exchange.labels import PUBLIC_KEY, RELINEARISATION, rotation_label
+from protocols.model import gradient as model_gradient
+from protocols.steps import cover, decrypt, keygen, refresh
+from protocols.steps.confirmed import KEYS, ROWS
 from tests.provenance.runs import Run
 
 Published = tuple[tuple[int, ...], Residues]
@@ -58,7 +59,7 @@ def shapes(plan: Any, context: CkksContext, step: str, count: int) -> list[Shape
         labels = (refresh.label(step, k) for k in range(count // 2))
         return [(f"{label}/{half}", moduli) for label in labels for half, moduli in halves]
     if repeats(kind) == decrypt.STEP:
-        return [(step, primes[: decrypt.DECRYPTION_TOWERS])]
+        return [(step, primes[:DECRYPTION_TOWERS])]
     raise UntrueError(f"no sample accounts for what {step} carries")
 
 

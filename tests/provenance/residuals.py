@@ -18,15 +18,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols import keygen, labels
+from parties.kernel.cover import shamir
 from protocols.ckks import residues as rns
-from protocols.ckks import shamir, subring
+from protocols.ckks import subring
 from protocols.ckks.flooding import FRESH_ERROR_STD
 from protocols.ckks.masks import mask_bits
 from protocols.ckks.residues import Residues
-from protocols.ckks.trace_map import TraceMap
-from protocols.keygen import PUBLIC_SHARES as SHARES
-from protocols.samples import (
+from protocols.ckks.subring import TraceMap
+from protocols.exchange import labels
+from protocols.steps import keygen
+from protocols.steps.keygen import PUBLIC_SHARES as SHARES
+from protocols.steps.samples import (
     EPHEMERAL,
     GADGET,
     JOINT_KEY,
@@ -38,10 +40,10 @@ from protocols.samples import (
     Sample,
     Term,
 )
-from tests import exact
-from tests.exact import Integers
 from tests.provenance.published import Published, UntrueError, dealt, published, repeats
 from tests.provenance.runs import Run
+from tests.support import exact
+from tests.support.exact import Integers
 
 # Of 512 coefficients: six standard errors of a std.
 SLACK = 6 / math.sqrt(2 * 512)
@@ -76,7 +78,9 @@ class Equations:
         requests = [body for _, _, body, _ in run.messages]
         blobs = [blob for body in requests for blob in body.blobs]
         self._received = {hashlib.sha256(blob).hexdigest(): blob for blob in blobs}
-        self._second = next(b for s, _, b, _ in run.messages if s == keygen.RELINEARISE)
+        self._second = next(
+            b for s, _, b, _ in run.messages if s == labels.commit_of(keygen.RELINEARISE)
+        )
         first = run.messages[0][1]
         shares = [b for s, name, b, _ in run.messages if (_kind(s), name) == (SHARES, first)]
         self._joint = [blob for body in shares for blob in body.blobs]
@@ -315,7 +319,7 @@ def _encryption(run: Run, party: str, label: str, sent: dict[str, Published]) ->
         empty = context.ciphertext([np.zeros_like(c0)] * 2)
         encoded = context.cc.EvalAdd(empty, context.encode(run.slots[party, label]))
         message = context.polynomials_of(encoded)[0][:1]
-    error = exact.whole(rns.add(total, rns.negate(message, primes[:1]), primes[:1]), primes[:1])
+    error = exact.whole(rns.subtract(total, message, primes[:1]), primes[:1])
     parties, n = len(run.samples), len(joint)
     stated = FRESH_ERROR_STD * math.sqrt(2 * n * exact.TERNARY * parties + 1)
     return Residual(party, label, error, stated, opened=True)

@@ -16,17 +16,18 @@ from unittest.mock import patch
 import numpy as np
 
 from coordinator.log import recorded
-from parties.encrypted_model import EncryptedModelParty
-from parties.kernel.aggregate_share import AggregateShare
-from parties.kernel.key_share import KeyShare
+from parties.kernel.keys.key_share import KeyShare
+from parties.kernel.sums.aggregate_share import AggregateShare
+from parties.verifier.encrypted_model import EncryptedModelParty
 from protocols.ckks import residues as rns
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.parameters import REFRESH_TOWERS
-from protocols.messages import Body, public_bytes
-from protocols.samples import Sample
-from tests import exact
-from tests.helpers import Session, half_of
-from tests.sessions import Vanishing, asked, reply_of, small
+from protocols.exchange.messages import Body, public_bytes
+from protocols.steps.confirmed import Held
+from protocols.steps.samples import Sample
+from tests.support import exact
+from tests.support.helpers import Session, half_of
+from tests.support.sessions import Vanishing, asked, reply_of, small
 
 # From this step on parties are gone; before it they go on in another process.
 Fates = Mapping[str, Sequence[str]]
@@ -170,9 +171,11 @@ def watching(
         reply = reply_of(session, name, replies[name]).body
         run.messages.append((step, name, asked(session, data), reply))
         run.unopened.pop((step, name), None)
-        fixed = getattr(half_of(session.parties[name]), "rounds", None)
+        half = half_of(session.parties[name])
+        fixed = getattr(half, "rounds", None)
         if fixed is not None and fixed._last is not None and not fixed._last.is_open:
-            run.unopened[fixed._step, name] = fixed._last._message
+            kept = half.secret._reply[2] if isinstance(fixed._last, Held) else fixed._last
+            run.unopened[fixed._step, name] = kept._message
         run.watch()
         return replies
 

@@ -18,13 +18,13 @@ from unittest.mock import patch
 
 import numpy as np
 
-from protocols import agree, commitments, decrypt, keygen, refresh
+from parties.verifier.sheets import keys_sheet, rows_sheet
 from protocols.ckks import residues as rns
 from protocols.ckks.evaluation import CkksContext
+from protocols.ckks.parameters import DECRYPTION_TOWERS
 from protocols.ckks.residues import Residues
-from protocols.commitments import KEYS, ROWS, Opening, Terms
-from protocols.encrypted_rows import PROTOCOL
-from protocols.messages import (
+from protocols.exchange.agreement import Agreement, commitment
+from protocols.exchange.messages import (
     COORDINATOR,
     UNHEARD,
     Body,
@@ -35,12 +35,15 @@ from protocols.messages import (
     heard,
     public_bytes,
 )
-from protocols.privacy.randomness import SeededRandomness
-from protocols.protocol import sequence
-from protocols.rows import RowsPlan
-from tests.helpers import Session, make_session
+from protocols.plan.protocol import sequence
+from protocols.privacy.laws.seeded import SeededRandomness
+from protocols.rows.plan import RowsPlan
+from protocols.rows.protocol import PROTOCOL
+from protocols.steps import agree, confirmed, decrypt, keygen, refresh
+from protocols.steps.confirmed import KEYS, ROWS, Opening, Terms
 from tests.provenance.published import shapes
 from tests.provenance.runs import Run
+from tests.support.helpers import Session, make_session
 
 
 class _LearntError(Exception):
@@ -64,8 +67,8 @@ class Simulator:
             rows=rows, features=plan.num_features, ring_dim=plan.ckks.ring_dim
         )
         self.session.coordinator._make_plan = self._plan_for
-        self._openings: dict[tuple[str, commitments.Phase], Opening] = {}
-        self._rounds: dict[str, commitments.Rounds] = {}
+        self._openings: dict[tuple[str, confirmed.Phase], Opening] = {}
+        self._rounds: dict[str, confirmed.Rounds] = {}
         self._seeds = {name: self._bytes(f"seed {name}") for name in plan.names}
 
     def _plan_for(self, members: Any) -> RowsPlan:
@@ -80,9 +83,9 @@ class Simulator:
         fuse = decrypt.fuse
 
         def learn(context: CkksContext, message: Residues) -> Any:
-            low = context.primes[: decrypt.DECRYPTION_TOWERS]
+            low = context.primes[:DECRYPTION_TOWERS]
             for name in self._plan.names:
-                message = rns.add(message, rns.negate(self._drawn(name, "decrypt", low), low), low)
+                message = rns.subtract(message, self._drawn(name, "decrypt", low), low)
             self._c0 = message
             raise _LearntError
 
@@ -116,13 +119,15 @@ class Simulator:
         if kind == "enrol":
             member = self._plan.members[self._plan.party_index(name)]
             schema = dict(self._plan.schema)["digest"]
-            committed = agree.commitment(self._seeds[name])
+            committed = commitment(self._seeds[name])
             return agree.answer_enrol(member.rows, self._plan.num_features, schema, committed)
         if kind == "agree":
-            return Body({"plan": self._now.digest()})
+            agreed, key = self._agreement(), self.session.party_keys[name]
+            signature = key.sign(agreed.text(name, agreed.digest)).hex()
+            return agree.answer_agree(self._now, agreed.sheets, signature)
         if kind == "reveal":
             return Body({"seed": self._seeds[name].hex()})
-        if kind in ("finish", keygen.PUBLIC_SHARES, commitments.CONFIRM):
+        if kind in ("finish", keygen.PUBLIC_SHARES, confirmed.CONFIRM):
             return Body()
         place = PROTOCOL.place(step)
         if place.commits:
@@ -141,19 +146,25 @@ class Simulator:
                 return self._openings[name, phase].open(request)
         return self._drawn_reply(name, step, len(request.blobs))
 
-    def _opening(self, name: str, phase: commitments.Phase) -> Opening:
+    def _opening(self, name: str, phase: confirmed.Phase) -> Opening:
         """Digests are signed as the parties sign them: the simulator has keys of its own."""
         key, seed = self.session.party_keys[name], self._joint_seed()
         self._openings[name, phase] = Opening(Terms.of(self._now, phase, seed), name, key)
         return self._openings[name, phase]
 
-    def _begun(self, name: str) -> commitments.Rounds:
-        rounds = commitments.Rounds(self._now, name, self.session.party_keys[name])
+    def _begun(self, name: str) -> confirmed.Rounds:
+        rounds = confirmed.Rounds(self._now.roster, name, self.session.party_keys[name])
         rounds.begin(self._joint_seed())
         return rounds
 
     def _joint_seed(self) -> bytes:
-        return agree.joint_seed(self._now, {n: s.hex() for n, s in self._seeds.items()})
+        return self._agreement().joint_seed({n: s.hex() for n, s in self._seeds.items()})
+
+    def _agreement(self) -> Agreement:
+        """Sheets follow from the plan and from the schema's bound: no row is in them."""
+        bound = next(iter(self.session.parties.values())).run.rows.schema.norm_bound
+        sheets = keys_sheet(self._now), rows_sheet(self._now, bound)
+        return agree.agreement(self._now, [sheet.digest() for sheet in sheets])
 
     def _drawn_reply(self, name: str, step: str, asked: int = 0) -> Body:
         """Uniform polynomials in the places of a reply; asked: blobs of the request."""
@@ -177,16 +188,16 @@ class Simulator:
     def _share(self, name: str) -> bytes:
         """Uniform, but for the last party: encoded weights + flooding - c0 - the others' shares."""
         context = self._context
-        low = context.primes[: decrypt.DECRYPTION_TOWERS]
+        low = context.primes[:DECRYPTION_TOWERS]
         share = self._drawn(name, "decrypt", low)
         if self._c0 is not None and name == self._plan.names[-1]:
             slots = self._plan.layout.heads(self._weights / self._plan.unit)
             level = context.params.num_towers - len(low)
             empty = context.ciphertext([np.zeros_like(share)] * 2)
             encoded = context.cc.EvalAdd(empty, context.encode(slots, level))
-            share = rns.add(context.polynomials_of(encoded)[0], rns.negate(self._c0, low), low)
+            share = rns.subtract(context.polynomials_of(encoded)[0], self._c0, low)
             for other in self._plan.names[:-1]:
-                share = rns.add(share, rns.negate(self._drawn(other, "decrypt", low), low), low)
+                share = rns.subtract(share, self._drawn(other, "decrypt", low), low)
             for party in self._plan.names:
                 noise = SeededRandomness(self._seed, f"flood {party}")
                 flooding = decrypt.flooding_of(self._plan)

@@ -6,16 +6,16 @@ import math
 
 import numpy as np
 
-from protocols import labels
 from protocols.aggregate import wire
 from protocols.aggregate.cipher import public_element
 from protocols.aggregate.fixed_point import encode
 from protocols.aggregate.ntt import reduce_once, ring_of
-from protocols.samples import SEED
-from tests import exact
-from tests.helpers import half_of
+from protocols.exchange import labels
+from protocols.steps.samples import SEED
 from tests.provenance.residuals import Residual, UntrueError, check_independent
 from tests.provenance.runs import Run
+from tests.support import exact
+from tests.support.helpers import half_of
 
 SLACK = 6
 

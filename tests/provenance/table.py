@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from protocols.samples import GADGET, ONE, RECEIVED, SEED, SHARE, Sample
+from protocols.steps.samples import GADGET, ONE, RECEIVED, SEED, SHARE, Sample
 from tests.provenance.options import COVERED, LOST
 from tests.provenance.runs import record, rows_session
-from tests.sessions import gram_session, model_session, sums_session
+from tests.support.sessions import gram_session, model_session, sums_session
 
 README = Path(__file__).resolve().parents[2] / "docs" / "samples.md"
 BEGIN = "<!-- samples: written by `python -m tests.provenance.table` -->"

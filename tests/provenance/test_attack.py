@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parties.kernel.key_share import KeyShare
+from parties.kernel.keys.key_share import KeyShare
 from protocols.ckks import residues as rns
-from protocols.ckks.choice import choose_parameters
+from protocols.ckks.circuits.choice import choose_parameters
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.residues import Residues
-from tests import exact
-from tests.helpers import party_names
 from tests.provenance import runs
 from tests.provenance.attack import decrypted_slots, old_flow, recover_all
 from tests.provenance.runs import Run, record
+from tests.support import exact
+from tests.support.helpers import party_names
 
 
 def key_halves(run: Run) -> Mapping[str, list[Residues]]:

@@ -8,7 +8,7 @@ import pytest
 
 from protocols.ckks.parameters import NARROW_ERROR_STD
 from protocols.errors import PolicyError
-from protocols.samples import SMALLEST_ERROR_STD, SampleLedger
+from protocols.steps.samples import SMALLEST_ERROR_STD, SampleLedger
 from tests.provenance import runs
 from tests.provenance.audit import Finding, audit
 from tests.provenance.equations import Ledgers

@@ -8,15 +8,17 @@ from typing import Any
 
 import pytest
 
-from protocols import encrypted_model, encrypted_rows
-from protocols.commitments import Rounds
-from protocols.messages import Body
-from protocols.protocol import Protocol
-from protocols.survivors import Survivors
+from parties.kernel.keys import answers
+from protocols.exchange.messages import Body
+from protocols.model import protocol as encrypted_model
+from protocols.plan.protocol import Protocol
+from protocols.rows import protocol as encrypted_rows
+from protocols.steps.confirmed import Rounds
+from protocols.steps.survivors import Survivors
 from tests.provenance.confirmed import unconfirmed
 from tests.provenance.options import LOST, RUNS
 from tests.provenance.runs import record, rows_session
-from tests.sessions import model_session
+from tests.support.sessions import model_session
 
 Patch = pytest.MonkeyPatch
 
@@ -32,6 +34,22 @@ def without(protocol: Protocol, **left_out: bool) -> Protocol:
     return replace(protocol, steps=tuple(steps))
 
 
+def opened(protocol: Protocol) -> Protocol:
+    """Whose party shows what it made at once: its kernel keeps nothing."""
+
+    def refresh(half: Any, request: Any) -> Body:
+        maps, step = half.plan.column_maps(request.index), f"{request.kind}/{request.index}"
+        return answers.refresh(half.context, half.secret.refresh_shares, maps, step, request.body)
+
+    def decrypt(half: Any, request: Any) -> Body:
+        share = half.secret.decryption_share
+        return answers.decryption(half.context, share, request.kind, request.body)
+
+    shown = {"refresh": refresh, "decrypt": decrypt}
+    steps = tuple(replace(s, answer=shown.get(s.name, s.answer)) for s in protocol.steps)
+    return replace(protocol, steps=steps)
+
+
 def model_without(patch: Patch) -> Any:
     """A gradient without its commitment."""
     changed = without(encrypted_model.PROTOCOL, gradient=False)
@@ -41,7 +59,7 @@ def model_without(patch: Patch) -> Any:
 
 def rows_without(patch: Patch) -> Any:
     """A refresh without its commitment."""
-    changed = without(encrypted_rows.PROTOCOL, refresh=False)
+    changed = without(opened(encrypted_rows.PROTOCOL), refresh=False)
     patch.setattr(encrypted_rows, "PROTOCOL", changed)
     return record(rows_session())
 
@@ -62,10 +80,9 @@ def not_endorsed(patch: Patch) -> Any:
 
 def covered_at_once(patch: Patch) -> Any:
     """Who stands in answers before all have signed who is missing."""
-    changed = replace(
-        encrypted_rows.PROTOCOL,
-        steps=tuple(replace(s, silent=s.repeats) for s in encrypted_rows.PROTOCOL.steps),
-    )
+    shown = opened(encrypted_rows.PROTOCOL)
+    steps = tuple(replace(s, silent=s.repeats) for s in shown.steps)
+    changed = replace(shown, steps=steps)
     patch.setattr(encrypted_rows, "PROTOCOL", changed)
     patch.setattr(Rounds, "confirm", lambda self, step, request: None)
     return record(rows_session(parties=4, cover=2), LOST)

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from protocols import labels
 from protocols.ckks.flooding import FRESH_ERROR_STD
-from protocols.samples import SHARE
+from protocols.exchange import labels
+from protocols.steps.samples import SHARE
 from tests.provenance import residuals
 from tests.provenance.residuals import Residual, UntrueError, check_independent
 

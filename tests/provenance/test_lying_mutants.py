@@ -10,20 +10,21 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-import parties.kernel.key_share as key_share
-from parties.kernel.key_share import KeyShare
+import parties.kernel.keys.key_share as key_share
+from parties.kernel.keys.key_share import KeyShare
+from parties.kernel.rows import masks
 from protocols.aggregate.gaussian import narrow_gaussian
 from protocols.ckks import residues as rns
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.flooding import FRESH_ERROR_STD
-from protocols.ckks.residues import add, negate
+from protocols.ckks.residues import add
 from protocols.errors import ProtocolError
-from protocols.privacy.randomness import SystemRandomness
-from tests import exact
+from protocols.privacy.laws.randomness import SystemRandomness
 from tests.provenance import residuals, runs
 from tests.provenance.attack import old_flow
 from tests.provenance.residuals import UntrueError
 from tests.provenance.runs import record
+from tests.support import exact
 
 Mutant = Callable[[], Any]
 
@@ -43,7 +44,7 @@ def second_round(error: Callable[[KeyShare, Any], Any]) -> Mutant:
 
         s, u = rows(share._secret), rows(ephemeral)
         t = add(rns.product(s, h0, primes), rns.product(u, h1, primes), primes)
-        t = add(t, negate(rns.product(s, h1, primes), primes), primes)
+        t = rns.subtract(t, rns.product(s, h1, primes), primes)
         return add(t, error(share, primes), primes)
 
     KeyShare_second = KeyShare.relinearisation_second
@@ -65,12 +66,12 @@ def one_error(share: KeyShare, primes: Any) -> Any:
 @contextmanager
 def one_mask() -> Iterator[None]:
     """Every refresh of a run under the same M."""
-    draw, kept = key_share.draw_mask, dict[int, Any]()
+    draw, kept = masks.draw_mask, dict[int, Any]()
 
     def again(primes: Any, parties: int, n: int, randomness: Any) -> Any:
         return kept.setdefault(n, draw(primes, parties, n, randomness)).copy()
 
-    with patch.object(key_share, "draw_mask", again):
+    with patch.object(masks, "draw_mask", again):
         yield
 
 

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parties.kernel.key_share import KeyShare
+from parties.kernel.keys.key_share import KeyShare
 from protocols.ckks import residues as rns
 from protocols.ckks.masks import mask_bits
 from protocols.ckks.parameters import REFRESH_TOWERS
-from tests import exact
-from tests.joint import joint_keys
+from tests.support import exact
+from tests.support.joint import joint_keys
 
 N, PARTIES, SIZE = 512, 3, 59
 CANDIDATES = 20_000
@@ -39,7 +39,7 @@ def seen(share: KeyShare, shift: int, label: str, old: bool) -> tuple[exact.Inte
     s = s[:REFRESH_TOWERS]
     # c0 of a ciphertext of m under this party's key; the others' shares of it are known.
     message = np.array([exact.evaluations(c * (1 << shift), q) for q in low], np.uint64)
-    c0 = rns.add(message, rns.negate(rns.product(c1, s, low), low), low)
+    c0 = rns.subtract(message, rns.product(c1, s, low), low)
     if old:
         element = context.ciphertext([context.uniform_polynomial(b"o" * 32, label)])
         masked, _ = context.cc.IntMPBootDecrypt(key, context.ciphertext([c1]), element)

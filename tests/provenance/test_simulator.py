@@ -8,13 +8,13 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from tests import exact
 from tests.provenance import runs
 from tests.provenance.attack import old_flow
 from tests.provenance.runs import Run, record
 from tests.provenance.simulator import Simulator
 from tests.provenance.test_attack import key_halves
-from tests.sessions import N
+from tests.support import exact
+from tests.support.sessions import N
 
 
 @pytest.fixture(scope="module")

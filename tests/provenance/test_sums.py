@@ -8,15 +8,15 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-import parties.kernel.aggregate_share as aggregate_share
+import parties.kernel.sums.aggregate_share as aggregate_share
 from protocols.errors import PolicyError
-from protocols.samples import SampleLedger
+from protocols.steps.samples import SampleLedger
 from tests.provenance import sums
 from tests.provenance.audit import audit
 from tests.provenance.mutants import element
 from tests.provenance.residuals import UntrueError
 from tests.provenance.runs import Run, record
-from tests.sessions import sums_session
+from tests.support.sessions import sums_session
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocols.samples import LEMMAS
+from protocols.steps.samples import LEMMAS
 from tests.provenance.table import BEGIN, END, README, written
 
 

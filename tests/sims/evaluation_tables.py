@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from parties.data.schema import CategoricalColumn, Label, NumericColumn, Schema, Targets
-from sims.predict import ReleasedModel
+from ciphercohort.results.predict import ReleasedModel
+from parties.reader.schema import CategoricalColumn, Label, NumericColumn, Schema, Targets
 
 COLUMNS = (
     NumericColumn("age", 20.0, 90.0, 50.0, 10.0),

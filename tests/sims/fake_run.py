@@ -14,21 +14,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ciphercohort.job.layout import HALVES, STATUS
+from ciphercohort.report.run_folder import RunFolder, file_digest
+from ciphercohort.results.documents import to_json
+from ciphercohort.results.predict import raw_rows
+from ciphercohort.results.result import RunResult
 from coordinator.costs import Costs
-from parties.data.schema import CategoricalColumn, Label, NumericColumn, Schema
-from parties.data.shard import encode_shard
-from protocols.approximation import reciprocal_approximation, sigmoid_approximation
-from protocols.ckks.choice import choose_parameters
-from protocols.plan import Member, PrivacyPlan
-from protocols.protocol import PHASES, phase_of, sequence
-from protocols.rows import RowsPlan
-from protocols.transcript import Transcript
+from parties.reader.schema import CategoricalColumn, Label, NumericColumn, Schema
+from parties.reader.shard import encode_shard
+from protocols.ckks.circuits.choice import choose_parameters
+from protocols.exchange.transcript import Transcript
+from protocols.numerics.approximation import reciprocal_approximation, sigmoid_approximation
+from protocols.plan.protocol import PHASES, phase_of, sequence
+from protocols.plan.run_plan import Member, PrivacyPlan
+from protocols.rows.plan import RowsPlan
 from protocols.updates.barrier import Barrier
-from sims.documents import to_json
-from sims.layout import HALVES, STATUS
-from sims.prepare import raw_rows
-from sims.result import RunResult
-from sims.run_folder import RunFolder, file_digest
 from sims.twin import fit_optimum, fit_unclipped, run_twin, score
 
 NASTY = "<script>alert('x')</script> & $a$ [red]"

@@ -14,10 +14,10 @@ import pandas as pd
 from click.testing import Result
 from typer.testing import CliRunner
 
-from parties.data.infer import infer_schema
-from sims import cli
-from sims.documents import to_json
-from sims.verify import verify_run
+from ciphercohort.cli import app as cli
+from ciphercohort.results.documents import to_json
+from ciphercohort.verify.folder import verify_run
+from parties.reader.infer import infer_schema
 from tests.sims.fake_run import place, reseal
 
 TOY = ("--profile", "fast-insecure")

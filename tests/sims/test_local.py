@@ -10,9 +10,10 @@ from flwr.app import RecordDict
 
 import coordinator.flower_app as coordinator_app
 import parties.flower_app as party_app
-from protocols.errors import LostError, MessageError, ProtocolError
+from coordinator.errors import LostError
+from protocols.errors import MessageError, ProtocolError
 from sims.local import LocalGrid, run_session
-from tests.helpers import Session, log2_error, make_session
+from tests.support.helpers import Session, log2_error, make_session
 
 SMALL: dict[str, Any] = {"ring_dim": 512, "degree": 3, "update": "gd", "rows": 4, "rounds": 2}
 SECRET = "row 42: diabetes"

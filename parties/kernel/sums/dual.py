@@ -10,11 +10,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from parties.kernel.integers.exact import Exact
+from parties.kernel.integers.integer_rows import IntegerRows
 from parties.kernel.sums.dual_steps import STEPS, Loss, dual_step, targets_of
-from parties.kernel.sums.integer_sums import Exact, Factors, IntegerRows
+from parties.kernel.sums.integer_sums import Factors, scores
 from parties.kernel.sums.row_function import Contributor, Own, RowFunction
 from protocols.errors import DataError, ParameterError, ProtocolError
-from protocols.privacy.randomness import RandomSource, uniform_below
+from protocols.privacy.laws.randomness import RandomSource, uniform_below
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -165,7 +167,7 @@ def step(
     zeta = dual_step(
         plan.loss,
         alpha=alpha[batch],
-        margin=own.scores(plan.theta(v)[:, None])[:, 0],
+        margin=scores(own, plan.theta(v)[:, None])[:, 0],
         label=labels[batch],
         curvature=plan.curvature,
         clip=plan.clip / np.maximum(1.0, own.lengths * 2.0**-own.bits),

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from parties.kernel.sums.integer_sums import Exact, Factors, IntegerRows, PartSum, Rows, along
+from parties.kernel.integers.exact import Exact
+from parties.kernel.integers.integer_rows import IntegerRows, Rows, along
+from parties.kernel.sums.integer_sums import Factors, PartSum, scores
 from parties.kernel.sums.row_function import Array, Contributor, Own, RowFunction
 from protocols.errors import ParameterError, PolicyError
 
@@ -95,8 +97,8 @@ class _RowGradients(Contributor):
         point, mean = point.reshape(-1, self._function.outputs), MEANS[self._function.loss]
 
         def residuals(rows: Rows) -> Array:
-            scores = self._rows.scores(point, rows) + self._offset[rows]
-            found: Array = mean(scores) - self._y[rows]
+            z = scores(self._rows, point, rows) + self._offset[rows]
+            found: Array = mean(z) - self._y[rows]
             return found
 
         return self._factors.total(residuals, self._row_weights)

@@ -1,16 +1,7 @@
-"""Sums over rows in integers, so that what one row adds is the same whatever its company.
+"""Parts of rows, each held to the bound that a certificate counts, added as integers.
 
-In floating point, replacing one row changes the rounding of all other additions: over two million
-rows a sum moves by 2e-5 more than one row's part, and a product of a matrix and a vector rounds a
-row otherwise alone than in company. Here a row's part is rounded **toward zero** to a power-of-two
-grid by arithmetic on this row alone, its integer norm is held to the bound exactly, and integers
-are added. Of tables D, D' that differ in one row, the sums then differ by exactly v - v', whatever
-the order of the rows.
-
-**How.** Elementwise + - * / and sqrt are rounded alike wherever an element stands (IEEE 754), and
-so are sums in the fixed order of `along`. A product of integer matrices in float64 is exact,
-whatever the order and width of a machine's additions, as long as no sum of magnitudes exceeds 2^53:
-`IntegerRows` has entries within 2^31, and multiplies them by limbs that leave room.
+A part is rounded toward zero to a grid by arithmetic on its row alone, and its integer norm is
+held to the bound exactly (`integers.integer_rows`).
 
 **What rounding costs.** Nothing where the certificate counts 2 |v|: magnitudes only shrink. Where
 it counts a diameter below that, a part moves by less than one unit per coordinate, and float64
@@ -22,107 +13,50 @@ unit per coordinate, which `SumSetting.widened` counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from copy import copy
-from dataclasses import dataclass
+from collections.abc import Callable
 from fractions import Fraction
 from math import frexp
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from protocols.errors import DataError
+from parties.kernel.integers.blocks import CHUNK, PART_BITS, blocks
+from parties.kernel.integers.exact import Array, Exact, Integers
+from parties.kernel.integers.integer_rows import (
+    BLOCK,
+    LIMB_BITS,
+    LIMBS,
+    MARGIN,
+    ROW_BITS,
+    TINY,
+    IntegerRows,
+    Rows,
+    along,
+    held,
+    lengths,
+    split,
+)
 
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64] | NDArray[np.object_]
-Rows = slice | NDArray[np.intp]
-ROW_BITS = 31
-"""Of the largest entry of a row: its squared norm fits int64."""
-LIMB_BITS, BLOCK = 13, 1 << 9
-"""Of a factor, and rows that are multiplied at once: 31 + 13 + 9 bits are 53."""
-LIMBS = 3
-FLUSH = 1 << 17
-"""Rows that are added in int64, with a chunk more: 2^9.6 blocks, each below 2^53."""
 SCORE_BITS = 34
 """Of a point, relative to its largest entry."""
-CHUNK = 1 << 18
-"""Values of parts that are held at once."""
-PART_BITS = 42
-"""Of the bound of a part: the sum of a block is exact in float64."""
-REST_BITS = 38
-"""Of a part, below PART_BITS: a block of CHUNK rows fits int64."""
-FACTOR_BITS = 60
-MARGIN = 1 - 2.0**-40
-TINY = 1e-290
 _overflows = np.errstate(over="ignore", invalid="ignore")
 """At points far out: what is not finite counts as zero."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Exact:
-    """Numbers units 2^-bits; units: int64 or, where these could overflow, Python's integers.
+@_overflows
+def scores(own: IntegerRows, point: Array, rows: Rows = slice(None)) -> Array:
+    """x w of some rows, shape (rows, outputs), each from its row and the point alone.
 
-    most: norm that the part of every row was held to, in the same units; None: not known.
+    point: w, shape (d, outputs), rounded to 2^-34 of its largest entry.
     """
-
-    units: Integers
-    bits: int
-    most: int | None = None
-
-    @property
-    def values(self) -> Array:
-        """In float64, each rounded once."""
-        return np.ldexp(self.units.astype(np.float64), -self.bits)
-
-    def on(self, bits: int) -> Integers:
-        """The nearest multiples of 2^-bits, as integers; halves go up."""
-        shift = self.bits - bits
-        if shift <= 0:
-            return self.units.astype(object) << -shift
-        units = self.units if shift < FACTOR_BITS else self.units.astype(object)
-        found: Integers = (units + (1 << (shift - 1))) >> shift
-        return found
-
-    def times(self, factor: float | Array) -> Exact:
-        """Each times a factor >= 0 that is public, which is rounded down to 2^-60 of the largest.
-
-        A factor scales differences of sums, and no rounding comes on top.
-        """
-        bits = FACTOR_BITS - frexp(float(np.max(factor)))[1]
-        whole = np.floor(np.ldexp(np.asarray(factor, np.float64), bits)).astype(np.int64)
-        most = None if self.most is None else self.most * int(whole.max())
-        return Exact(self.units.astype(object) * whole.astype(object), self.bits + bits, most)
-
-    def __neg__(self) -> Exact:
-        return Exact(-self.units, self.bits, self.most)
-
-    @classmethod
-    def of(cls, values: Array) -> Exact:
-        """As they are, to 2^-61 of the largest: of what has no rows, or no bound."""
-        if not np.isfinite(values).all():
-            raise DataError("a value of a contribution is not a finite number")
-        bits = 61 - frexp(float(np.abs(values).max(initial=0.0)))[1]
-        return cls(np.rint(np.ldexp(values, bits)).astype(np.int64), bits)
-
-
-def joined(*parts: Exact) -> Exact:
-    """One after the other, on the finest of their grids."""
-    bits = max(part.bits for part in parts)
-    return Exact(np.concatenate([part.on(bits) for part in parts]), bits)
-
-
-def along(terms: Array) -> Array:
-    """Sums over the last axis, in an order that its length alone decides; overwrites `terms`."""
-    width = terms.shape[-1]
-    if not width:
-        return np.zeros(terms.shape[:-1])
-    while width > 1:
-        half = width // 2
-        terms[..., :half] += terms[..., width - half : width]
-        width -= half
-    found: Array = terms[..., 0]
-    return found
+    d, outputs = point.shape
+    width = 53 - ROW_BITS - (d - 1).bit_length()
+    exponent = frexp(float(np.abs(point).max(initial=0.0)))[1]
+    whole = np.trunc(np.ldexp(point.T, SCORE_BITS - exponent))
+    found: Array = np.zeros((1, outputs))
+    x = own.x[rows]
+    for k, limb in enumerate(split(whole, width, -(-SCORE_BITS // width))):
+        found = found + (x @ limb.T) * 2.0 ** (width * k)
+    return np.asarray(found * np.ldexp(1.0, exponent - SCORE_BITS - own.bits))
 
 
 def row_scores(x: Array, weights: Array) -> Array:
@@ -135,36 +69,6 @@ def log_sum(terms: Array) -> Array:
     largest = terms.max(axis=1)
     found: Array = largest + np.log(along(np.exp(terms - largest[:, None])))
     return found
-
-
-def lengths(parts: Array, norm: int) -> Array:
-    """Norm of every row, by itself."""
-    return along(np.abs(parts)) if norm == 1 else np.sqrt(along(parts * parts))
-
-
-def held(whole: Array, limit: Array | float, norm: int) -> Array:
-    """Integers, shape (rows, length), each row's norm <= limit exactly; longer rows shrink.
-
-    limit: of all rows, or of each. A row whose length in float64 is below the limit by more than
-    its rounding error is known to be within; any other is measured in Python's integers.
-    """
-    room = 1 - (whole.shape[1] + 8) * 2.0**-52
-    limits = np.broadcast_to(np.asarray(limit, np.float64), len(whole))
-    unsure = np.flatnonzero(~(lengths(whole, norm) <= limits * room))
-    for row in unsure:
-        own = [int(v) for v in whole[row]]
-        while not fits(own, int(limits[row]), norm):
-            # One unit and 2^-30 of it less, toward zero.
-            own = [(abs(v) - 1 - (abs(v) >> 30)) * (1 if v > 0 else -1) if v else 0 for v in own]
-        whole[row] = own
-    return whole
-
-
-def fits(part: list[int], limit: int, norm: int) -> bool:
-    """Whether integers have at most that norm, exactly."""
-    if norm == 1:
-        return sum(map(abs, part)) <= limit
-    return sum(v * v for v in part) <= limit * limit
 
 
 class PartSum:
@@ -208,79 +112,6 @@ class PartSum:
     def exact(self) -> Exact:
         """The sum so far."""
         return Exact(self._total, self.bits, self.limit)
-
-
-class IntegerRows:
-    """Rows on a grid, for products that are exact.
-
-    x: shape (n, d); a row longer than `bound`, which is public, is shortened to it; norm: that of
-    contributions.
-    """
-
-    def __init__(self, x: Array, bound: float, norm: int = 2) -> None:
-        self.bits = ROW_BITS - frexp(bound)[1]
-        limit = float(int(Fraction(bound) * Fraction(2) ** self.bits))
-        self.x: Array = np.empty(x.shape)
-        self.lengths: Array = np.empty(len(x))
-        for rows in self.blocks():
-            whole = x[rows] * np.ldexp(1.0, self.bits)
-            long = lengths(whole, 2)[:, None]
-            whole *= np.minimum(1.0, limit * MARGIN / np.maximum(long, TINY))
-            self.x[rows] = held(np.trunc(whole, out=whole), limit, 2)
-            self.lengths[rows] = _lengths(self.x[rows].astype(np.int64), norm)
-
-    def only(self, rows: Rows) -> IntegerRows:
-        """Some of them."""
-        found = copy(self)
-        found.x, found.lengths = self.x[rows], self.lengths[rows]
-        return found
-
-    def blocks(self) -> Iterator[slice]:
-        """Parts that fit a cache; whatever they are, results are the same."""
-        return _blocks(*self.x.shape)
-
-    @_overflows
-    def scores(self, point: Array, rows: Rows = slice(None)) -> Array:
-        """x w of some rows, shape (rows, outputs), each from its row and the point alone.
-
-        point: w, shape (d, outputs), rounded to 2^-34 of its largest entry.
-        """
-        d, outputs = point.shape
-        width = 53 - ROW_BITS - (d - 1).bit_length()
-        exponent = frexp(float(np.abs(point).max(initial=0.0)))[1]
-        whole = np.trunc(np.ldexp(point.T, SCORE_BITS - exponent))
-        found: Array = np.zeros((1, outputs))
-        x = self.x[rows]
-        for k, limb in enumerate(_split(whole, width, -(-SCORE_BITS // width))):
-            found = found + (x @ limb.T) * 2.0 ** (width * k)
-        scores: Array = found * np.ldexp(1.0, exponent - SCORE_BITS - self.bits)
-        return scores
-
-    def products(self, factors: Callable[[slice], Array]) -> NDArray[np.object_]:
-        """X^T F, exactly, shape (d, m); factors: of some rows, integers within 2^39, (rows, m)."""
-        total: Any = 0
-        held_back: Any = 0
-        since = 0
-        for rows in self.blocks():
-            held_back = held_back + self._limbs(factors(rows), rows)
-            since += rows.stop - rows.start
-            if since >= FLUSH or rows.stop >= len(self.x):
-                total, held_back, since = total + held_back.astype(object), 0, 0
-        shifts = [1 << (LIMB_BITS * k) for k in range(LIMBS)]
-        found: NDArray[np.object_] = sum(t * s for t, s in zip(total, shifts, strict=True)).T
-        return found
-
-    def _limbs(self, factors: Array, rows: slice) -> NDArray[np.int64]:
-        """The same, of every limb of the factors, shape (LIMBS, m, d)."""
-        x, m = self.x[rows], factors.shape[1]
-        whole = len(x) - len(x) % BLOCK
-        blocks = x[:whole].reshape(-1, BLOCK, x.shape[1])
-        found = np.empty((LIMBS, m, x.shape[1]), np.int64)
-        for k, limb in enumerate(_split(factors.T, LIMB_BITS, LIMBS)):
-            sums = limb[:, :whole].reshape(m, -1, BLOCK).transpose(1, 0, 2) @ blocks
-            found[k] = sums.astype(np.int64).sum(axis=0)
-            found[k] += (limb[:, whole:] @ x[whole:]).astype(np.int64)
-        return found
 
 
 class Factors:
@@ -332,58 +163,9 @@ def summed(
 ) -> Exact:
     """Of all rows, block by block; parts: of a block, shape (rows, length)."""
     total = PartSum(bound, norm, length, rows)
-    for block in _blocks(rows, length):
+    for block in blocks(rows, length):
         total.add(parts(block))
     return total.exact
-
-
-def added(parts: Callable[[slice], Array], rows: int, length: int, largest: float) -> Exact:
-    """Sums of numbers up to `largest`, 80 bits of it each, without a clip; those beyond are cut.
-
-    As `summed` for what no certificate bounds row by row, to float64's own precision.
-    """
-    bits = PART_BITS - frexp(largest)[1]
-    high: Integers = np.zeros(length, object)
-    low: Integers = np.zeros(length, object)
-    for block in _blocks(rows, length):
-        scaled = np.clip(np.ldexp(parts(block), bits), -(2.0**PART_BITS), 2.0**PART_BITS)
-        whole = np.trunc(scaled)
-        rest = np.trunc(np.ldexp(scaled - whole, REST_BITS))
-        high, low = (
-            total + each.astype(np.int64).sum(axis=0).astype(object)
-            for total, each in ((high, whole), (low, rest))
-        )
-    return Exact((high << REST_BITS) + low, bits + REST_BITS)
-
-
-def _blocks(rows: int, width: int) -> Iterator[slice]:
-    step = max(1, CHUNK // max(1, width))
-    return (slice(start, start + step) for start in range(0, max(1, rows), step))
-
-
-def _split(whole: Array, width: int, count: int) -> list[Array]:
-    """Limbs of integers, lowest first; each is below 2^width in size, signed as its number.
-
-    The last one, too, of integers within 2^(count width).
-    """
-    up, down, limbs = 2.0**width, 2.0**-width, []
-    for _ in range(count - 1):
-        above = np.trunc(whole * down)
-        limbs.append(whole - above * up)
-        whole = above
-    return [*limbs, whole]
-
-
-def _lengths(x: NDArray[np.int64], norm: int) -> Array:
-    """Of rows of integers, rounded up to integers, exactly."""
-    if norm == 1:
-        found = np.abs(x).sum(axis=1)
-    else:
-        square = np.einsum("ij,ij->i", x, x)
-        found = np.ceil(np.sqrt(square.astype(np.float64))).astype(np.int64)
-        found += found * found < square
-    up: Array = found.astype(np.float64)
-    return up
 
 
 def _quotients(limit: int, divisors: Array) -> Array:

@@ -35,8 +35,10 @@ from fractions import Fraction
 import numpy as np
 from scipy.special import expit
 
-from parties.kernel.sums import symmetric
-from parties.kernel.sums.integer_sums import Exact, lengths, row_scores, summed
+from parties.kernel.integers import symmetric
+from parties.kernel.integers.exact import Exact
+from parties.kernel.integers.integer_rows import IntegerRows, lengths
+from parties.kernel.sums.integer_sums import row_scores, summed
 from parties.kernel.sums.row_function import LARGEST, Array, SumFunction, check_sizes
 from protocols.errors import ParameterError
 
@@ -83,9 +85,9 @@ class Products(SumFunction):
     def exact_sum(self, x: Array, y: Array, name: str) -> Exact:
         """Of rows of integers, whose diameter is that of any rows."""
         if not self.outputs:
-            return symmetric.products_of(x, self.row_norm)
+            return products_of(x, self.row_norm)
         u = np.column_stack([x, y.reshape(len(x), -1)])
-        return symmetric.products_of(u, math.sqrt(self.most(self.kind)))
+        return products_of(u, math.sqrt(self.most(self.kind)))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -152,7 +154,7 @@ class Information(SumFunction):
             most = 0.0 if self.private else LARGEST_SCORE
             mean = w = np.exp(np.clip(z, -LARGEST_SCORE, most))
         score = x * (mean - y.reshape(len(x)))[:, None]
-        return np.concatenate([score, symmetric.of_each(x, self.kappa * w)], axis=1)
+        return np.concatenate([score, of_each(x, self.kappa * w)], axis=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -190,3 +192,26 @@ class MissingCells(SumFunction):
     def exact_sum(self, x: Array, y: Array, name: str) -> Exact:
         """Empty cells of every column."""
         return Exact((x[:, :-1] > 0).sum(axis=0, dtype=np.int64), 0)
+
+
+def of_each(rows: Array, factor: Array) -> Array:
+    """`symmetric.flat` of factor_i x_i x_i^T, shape (n, d (d + 1) / 2), each of its row alone."""
+    d = rows.shape[1]
+    found, start = np.empty((len(rows), symmetric.length(d))), 0
+    scaled = rows * factor[:, None]
+    for k in range(d):
+        np.multiply(rows[:, k:], scaled[:, k : k + 1], out=found[:, start : start + d - k])
+        start += d - k
+    found *= symmetric.weights(d)
+    return found
+
+
+def products_of(x: Array, bound: float) -> Exact:
+    """`symmetric.flat` of sum_i x_i x_i^T for rows of norm at most `bound`, which is public.
+
+    Of rows of integers, so that |x x^T - y y^T|^2 <= 2 bound^4 holds of them as of any rows.
+    """
+    rows = IntegerRows(x, bound)
+    d = x.shape[1]
+    found = rows.products(lambda some: rows.x[some])
+    return Exact(found[np.triu_indices(d)], 2 * rows.bits).times(symmetric.weights(d))

@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.kernel.sums.integer_sums import Exact
+from parties.kernel.integers.exact import Exact
 from protocols.errors import ParameterError
-from protocols.privacy.randomness import RandomSource
+from protocols.privacy.laws.randomness import RandomSource
 
 Array = NDArray[np.float64]
 LARGEST = 1e100
@@ -81,7 +81,7 @@ class RowFunction(ABC):
 
     @abstractmethod
     def of(self, rows: Any, own: Own) -> Contributor:
-        """For these rows (x, y, weight, offset and schema of `parties.data.shard.Shard`).
+        """For these rows (x, y, weight, offset and schema of `parties.reader.shard.Shard`).
 
         Raises:
             PolicyError: they are of another shape.

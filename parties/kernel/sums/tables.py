@@ -27,7 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from parties.kernel.sums.integer_sums import Exact, joined, log_sum, row_scores, summed
+from parties.kernel.integers.exact import Exact, joined
+from parties.kernel.sums.integer_sums import log_sum, row_scores, summed
 from parties.kernel.sums.links import CLASSES, MODELS, TARGETS, decoded, deviances, logits
 from parties.kernel.sums.row_function import LARGEST, Array, SumFunction, check_sizes
 from protocols.errors import ParameterError

@@ -9,10 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from protocols.errors import ParameterError, PrivacyError
-from protocols.gradients import GradientPlan
 from protocols.models.registry import model_named
 from protocols.names import ENCRYPTED_MODEL, ENCRYPTED_ROWS, SECURE_AGGREGATION, UNDER_CKKS
-from protocols.plan import Member, RunPlan
+from protocols.plan.run_plan import Member, RunPlan
 from protocols.privacy.calibrate.figures import Draft, PublicFigures, Wanted
 from protocols.privacy.calibrate.options import check_options
 from protocols.privacy.calibrate.pace import pace
@@ -27,8 +26,9 @@ from protocols.privacy.calibrate.whitened import (
     expected_moment,
     moment_plan,
 )
-from protocols.privacy.certificate import Certificate
-from protocols.privacy.mechanism import Mechanism
+from protocols.privacy.certificates.certificate import Certificate
+from protocols.privacy.certificates.mechanism import Mechanism
+from protocols.sums.plan import GradientPlan
 
 
 def _linear(figures: PublicFigures, wanted: Wanted) -> Draft:

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from protocols import arithmetic
 from protocols.errors import ParameterError
-from protocols.held_out import HeldOut
 from protocols.names import ENCRYPTED_ROWS
-from protocols.plan import Member, PrivacyPlan, RunPlan
-from protocols.privacy.budget import Budget
-from protocols.privacy.certificate import Certificate
-from protocols.privacy.shares import NoiseSplit
+from protocols.numerics import arithmetic
+from protocols.plan.held_out import HeldOut
+from protocols.plan.run_plan import Member, PrivacyPlan, RunPlan
+from protocols.privacy.certificates.certificate import Certificate
+from protocols.privacy.laws.shares import NoiseSplit
+from protocols.privacy.loss.budget import Budget
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

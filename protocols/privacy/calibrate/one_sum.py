@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from protocols.gradients import GradientPlan
-from protocols.one_sum import OneSum
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.calibrate.sums import cipher_of
-from protocols.privacy.catalogue import noise_of
-from protocols.privacy.gdp import epsilon_for_mu, mu_for_epsilon
-from protocols.privacy.sum_certificate import MECHANISM_SHARE, SumSetting
+from protocols.privacy.certificates.sums import MECHANISM_SHARE, SumSetting
+from protocols.privacy.loss.catalogue import noise_of
+from protocols.privacy.loss.gdp import epsilon_for_mu, mu_for_epsilon
+from protocols.sums.one_sum import OneSum
+from protocols.sums.plan import GradientPlan
 from protocols.updates.momentum import GradientDescent
 
 

@@ -17,8 +17,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
-from protocols.privacy.gdp import mu_for_epsilon
-from protocols.privacy.problem import Steps
+from protocols.privacy.certificates.problem import Steps
+from protocols.privacy.loss.gdp import mu_for_epsilon
 
 FEW, MANY = 10.0, 80.0
 """s below which rows are not whitened, and from which a row may say what the sigmoid says."""

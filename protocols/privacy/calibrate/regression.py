@@ -6,28 +6,29 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from protocols import arithmetic
-from protocols.ckks.choice import choose_parameters
-from protocols.ckks.lffr_circuit import LFFR_LEVELS
+from protocols.ckks.circuits.choice import choose_parameters
+from protocols.ckks.circuits.lffr import LFFR_LEVELS
 from protocols.ckks.parameters import CkksParameters
-from protocols.curvature import Curvature, largest_row_sum
 from protocols.errors import ParameterError
-from protocols.gram import layout_for, row_sum_bound
-from protocols.gram_plan import GramPlan
-from protocols.gram_training import LEVELS
-from protocols.lffr import LffrPlan, fixed_hessian_of
-from protocols.lffr_model_plan import LffrModelPlan
+from protocols.gram.contributions import layout_for, row_sum_bound
+from protocols.gram.plan import GramPlan
+from protocols.gram.training import LEVELS
+from protocols.model.lffr_plan import LffrModelPlan
 from protocols.models.gram_models import gram_model
 from protocols.models.lffr import CURVATURE, PAPER_LINK
 from protocols.models.lffr import curvature as steepest_slope
 from protocols.names import ENCRYPTED_MODEL
-from protocols.plan import PrivacyPlan
-from protocols.privacy import gram_certificate, lffr_certificate
+from protocols.numerics import arithmetic
+from protocols.plan.run_plan import PrivacyPlan
 from protocols.privacy.calibrate.figures import Draft, PublicFigures, Wanted
 from protocols.privacy.calibrate.rows import laid_out
-from protocols.privacy.certificate import Certificate
-from protocols.privacy.gram_certificate import GramRelease
-from protocols.privacy.lffr_certificate import LffrSetting, row_bound
+from protocols.privacy.certificates import gram as gram_certificate
+from protocols.privacy.certificates import lffr as lffr_certificate
+from protocols.privacy.certificates.certificate import Certificate
+from protocols.privacy.certificates.gram import GramRelease
+from protocols.privacy.certificates.lffr import LffrSetting, row_bound
+from protocols.rows.curvature import Curvature, largest_row_sum
+from protocols.rows.lffr_plan import LffrPlan, fixed_hessian_of
 from protocols.updates.registry import rule_named
 
 DEFAULT_ROUNDS = 30

@@ -6,23 +6,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
-from protocols import arithmetic
-from protocols.approximation import Approximation
-from protocols.ckks.choice import choose_parameters
-from protocols.curvature import LOGISTIC, Curvature, largest_row_sum
-from protocols.decrypt import release_error_std
+from protocols.ckks.circuits.choice import choose_parameters
+from protocols.costs.planner import cheapest_layout
 from protocols.errors import ParameterError
-from protocols.model_plan import ModelPlan
+from protocols.model.plan import ModelPlan
 from protocols.models.poisson import Poisson
 from protocols.models.registry import model_named
 from protocols.names import ENCRYPTED_MODEL
-from protocols.plan import PrivacyPlan
-from protocols.planner import cheapest_layout
+from protocols.numerics import arithmetic
+from protocols.numerics.approximation import Approximation
+from protocols.plan.run_plan import PrivacyPlan
 from protocols.privacy.calibrate.figures import Draft, PublicFigures, Wanted
 from protocols.privacy.calibrate.pace import DEGREE, pace
-from protocols.privacy.certificate import Certificate
-from protocols.privacy.search import find_setting
-from protocols.rows import RowsPlan
+from protocols.privacy.certificates.certificate import Certificate
+from protocols.privacy.search.search import find_setting
+from protocols.rows.curvature import LOGISTIC, Curvature, largest_row_sum
+from protocols.rows.plan import RowsPlan
+from protocols.steps.decrypt import release_error_std
 from protocols.updates.barrier import Barrier
 from protocols.updates.momentum import GradientDescent
 from protocols.updates.quadratic import Quadratic

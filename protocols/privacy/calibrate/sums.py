@@ -17,19 +17,19 @@ from protocols.aggregate.choice import choose
 from protocols.aggregate.parameters import AggregateParameters
 from protocols.aggregate.security import NOISE_STD, TAIL
 from protocols.errors import ParameterError
-from protocols.gradients import GradientPlan
 from protocols.models.model import Model
 from protocols.models.registry import model_named
-from protocols.objectives import DualObjective, Objective, RowObjective
-from protocols.plan import PrivacyPlan
+from protocols.plan.run_plan import PrivacyPlan
 from protocols.privacy.calibrate.figures import Draft, PublicFigures, Wanted
 from protocols.privacy.calibrate.rows import choose_rows, usual_rule
-from protocols.privacy.catalogue import noise_of
-from protocols.privacy.grid import NoiseGrid
-from protocols.privacy.noise import NOISE_TAIL, Noise
-from protocols.privacy.poisson import poisson_noise_multiplier
-from protocols.privacy.shares import NoiseSplit
-from protocols.privacy.sum_certificate import MECHANISM_SHARE, SumSetting
+from protocols.privacy.certificates.sums import MECHANISM_SHARE, SumSetting
+from protocols.privacy.laws.grid import NoiseGrid
+from protocols.privacy.laws.noise import NOISE_TAIL, Noise
+from protocols.privacy.laws.shares import NoiseSplit
+from protocols.privacy.loss.catalogue import noise_of
+from protocols.privacy.loss.poisson import poisson_noise_multiplier
+from protocols.sums.objectives import DualObjective, Objective, RowObjective
+from protocols.sums.plan import GradientPlan
 from protocols.updates.adaptive import Adaptive
 from protocols.updates.dual_ascent import DualAscent
 from protocols.updates.momentum import GradientDescent, HeavyBall, Nesterov

@@ -13,21 +13,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols import arithmetic
 from protocols.errors import ParameterError, PrivacyError
-from protocols.gradients import GradientPlan
-from protocols.objectives import MomentObjective
+from protocols.numerics import arithmetic
+from protocols.numerics.whitening import Whitening, scaled, whiten
 from protocols.privacy.calibrate.figures import Draft, PublicFigures, Wanted
 from protocols.privacy.calibrate.one_sum import plan_sum, whole_mu
 from protocols.privacy.calibrate.pace import DEGREE, SHARE, pace
 from protocols.privacy.calibrate.rows import RowsChoice, rows_plan
-from protocols.privacy.certificate import Certificate
-from protocols.privacy.problem import Steps
-from protocols.privacy.ridge_certificate import RidgeSetting
-from protocols.privacy.search import find_setting
-from protocols.privacy.utility import Columns
+from protocols.privacy.certificates.certificate import Certificate
+from protocols.privacy.certificates.problem import Steps
+from protocols.privacy.certificates.ridge import RidgeSetting
+from protocols.privacy.search.search import find_setting
+from protocols.privacy.search.utility import Columns
+from protocols.sums.objectives import MomentObjective
+from protocols.sums.plan import GradientPlan
 from protocols.updates.momentum import GradientDescent
-from protocols.whitening import Whitening, scaled, whiten
 
 Array = NDArray[np.float64]
 

@@ -8,7 +8,7 @@ from scipy import stats
 
 from protocols.aggregate.gaussian import narrow_gaussian, thresholds
 from protocols.aggregate.security import NOISE_STD
-from protocols.privacy.randomness import SeededRandomness
+from protocols.privacy.laws.seeded import SeededRandomness
 
 
 def law(sigma: float) -> dict[int, float]:

@@ -17,7 +17,7 @@ from protocols.aggregate.security import (
 )
 from protocols.aggregate.wire import pack, unpack
 from protocols.errors import DataError, MessageError, ParameterError
-from protocols.serialise import from_plain, to_plain
+from protocols.exchange.serialise import from_plain, to_plain
 
 SMALL = choose(parties=3, largest_sum=100.0, precision=2.0**-20)
 WIDE = choose(parties=3, largest_sum=2.0**30, precision=2.0**-40)

@@ -9,12 +9,12 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from scipy import stats
 
-from protocols import labels, signed_values
 from protocols.aggregate import setup
 from protocols.aggregate.choice import choose
 from protocols.errors import MessageError, PolicyError, ProtocolError
-from protocols.messages import Body, new_signing_key
-from protocols.signed_values import SignedValue
+from protocols.exchange import labels, signed_values
+from protocols.exchange.messages import Body, new_signing_key
+from protocols.exchange.signed_values import SignedValue
 from tests.protocols.aggregate.cohort import Cohort, make_cohort
 
 

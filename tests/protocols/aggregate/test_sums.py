@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from parties.kernel.aggregate_share import AggregateShare
+from parties.kernel.sums.aggregate_share import AggregateShare
 from protocols.aggregate import wire
 from protocols.aggregate.choice import choose
 from protocols.aggregate.cipher import public_element
 from protocols.aggregate.parameters import AggregateParameters
 from protocols.errors import DataError, ParameterError, PolicyError, ProtocolError
-from protocols.messages import Body
+from protocols.exchange.messages import Body
 from tests.protocols.aggregate.cohort import SEED, SESSION, make_cohort
 
 
@@ -200,7 +200,7 @@ def test_public_elements_are_uniform_and_all_different() -> None:
     [
         ("protocols.aggregate.cipher, protocols.aggregate.setup, protocols.aggregate.wire", True),
         # Not blocked: the package `parties` looks for openfhe before its first import.
-        ("parties.kernel.aggregate_share", False),
+        ("parties.kernel.sums.aggregate_share", False),
     ],
 )
 def test_the_aggregation_loads_no_openfhe(module: str, kept_out: bool) -> None:

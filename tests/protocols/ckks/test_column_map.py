@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from protocols.ckks import column_map as module
 from protocols.ckks import residues as rns
+from protocols.ckks import transform
+from protocols.ckks.circuits.packing import Layout
 from protocols.ckks.column_map import ColumnMap
-from protocols.ckks.packing import Layout
-from tests import exact
+from tests.support import exact
 
 RING, SCALE_BITS = 32, 59
 # 1 mod 2 RING, of 60, 59 and 25 bits.
@@ -163,4 +164,4 @@ def test_cosines_are_those_of_the_library(size: int) -> None:
 
 def test_the_root_is_the_one_that_openfhe_takes() -> None:
     for prime in PRIMES:
-        assert module._root(prime, RING) == exact.least_root(prime, RING)
+        assert transform._root(prime, RING) == exact.least_root(prime, RING)

@@ -10,7 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.approximation import (
+from protocols.ckks.circuits.factors import degree as degree_of
+from protocols.ckks.circuits.factors import depth, last_operands
+from protocols.ckks.circuits.rows import gradient_levels, link_factors
+from protocols.ckks.factored import FactoredPolynomial
+from protocols.errors import ParameterError
+from protocols.numerics.approximation import (
     EXPONENTIAL_DEGREES,
     RECIPROCAL_DEGREES,
     SIGMOID_DEGREES,
@@ -19,9 +24,6 @@ from protocols.approximation import (
     reciprocal_approximation,
     sigmoid_approximation,
 )
-from protocols.ckks.circuit import gradient_levels, link_factors
-from protocols.ckks.factored import FactoredPolynomial
-from protocols.errors import ParameterError
 from protocols.updates.barrier import Barrier, pull_factors
 
 GRID = np.linspace(-1, 1, 20001)
@@ -42,7 +44,7 @@ class Leveled:
 
 def evaluated(factors: FactoredPolynomial, u: np.ndarray) -> Leveled:
     """vector * r(u) / leading for a vector of ones, by the circuit's own order."""
-    operands = factors.last_operands(Leveled(u, 0), Leveled(np.ones_like(u), 0))
+    operands = last_operands(factors, Leveled(u, 0), Leveled(np.ones_like(u), 0))
     return reduce(mul, operands)
 
 
@@ -136,7 +138,7 @@ def test_any_real_polynomial(
     coefficients = leading * np.atleast_1d(np.poly(roots))[::-1].real
     factors = FactoredPolynomial.from_coefficients(coefficients.tolist())
     assert factors.leading == coefficients[-1]
-    assert factors.degree == len(roots)
+    assert degree_of(factors) == len(roots)
     assert len(factors.roots) == len(roots) % 2
     exact = np.polynomial.polynomial.polyval(GRID, coefficients)
     # A root of multiplicity 3 is found to 2^-53/3 only.
@@ -154,7 +156,7 @@ def test_multiple_roots(roots: tuple[complex, ...]) -> None:
     coefficients = np.poly(roots)[::-1].real
     factors = FactoredPolynomial.from_coefficients(coefficients.tolist())
     exact = np.polynomial.polynomial.polyval(GRID, coefficients)
-    assert factors.degree == len(roots)
+    assert degree_of(factors) == len(roots)
     np.testing.assert_allclose(evaluated(factors, GRID).value, exact, atol=1e-8)
 
 
@@ -165,9 +167,9 @@ def test_depth_is_what_the_products_take(degree: int) -> None:
     coefficients = rng.normal(size=degree + 1)
     factors = FactoredPolynomial.from_coefficients(coefficients.tolist())
     result = evaluated(factors, GRID)
-    assert result.level == factors.depth()
+    assert result.level == depth(factors)
     # A product of degree + 1 operands in u and vector cannot take fewer levels.
-    assert factors.depth() == int(np.ceil(np.log2(degree + 1)))
+    assert depth(factors) == int(np.ceil(np.log2(degree + 1)))
     wanted = np.polynomial.polynomial.polyval(GRID, coefficients) / factors.leading
     np.testing.assert_allclose(result.value, wanted, rtol=1e-9, atol=1e-9 * np.abs(wanted).max())
 

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from protocols.ckks.choice import smallest_mask_bits, smallest_room
+from parties.kernel.rows.masks import draw_mask
+from protocols.ckks.circuits.choice import smallest_mask_bits, smallest_room
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.lift import lift
-from protocols.ckks.masks import draw_mask, mask_bits, room
+from protocols.ckks.masks import mask_bits, room
 from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
-from protocols.privacy.randomness import SeededRandomness
-from tests import exact
+from protocols.privacy.laws.seeded import SeededRandomness
+from tests.support import exact
 
 N = 512
 PARAMS = CkksParameters(ring_dim=N, depth=6, security_bits=0)

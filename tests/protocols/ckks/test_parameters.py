@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from protocols.approximation import SIGMOID_DEGREES
-from protocols.ckks.choice import choose_parameters
-from protocols.ckks.circuit import gradient_levels
+from protocols.ckks.circuits.choice import choose_parameters
+from protocols.ckks.circuits.rows import gradient_levels
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.parameters import (
     MAX_LOG_QP_128,
@@ -20,7 +19,8 @@ from protocols.ckks.parameters import (
     CkksParameters,
 )
 from protocols.errors import ParameterError
-from tests.helpers import make_link
+from protocols.numerics.approximation import SIGMOID_DEGREES
+from tests.support.helpers import make_link
 
 # Depths with the numbers of digits that leave none empty.
 SHAPES = [

@@ -14,8 +14,8 @@ from protocols.ckks.flooding import FRESH_ERROR_STD
 from protocols.ckks.parameters import CkksParameters
 from protocols.ckks.sampling import encryption, fresh_errors, gaussian, in_q, ternary
 from protocols.ckks.transform import evaluations
-from protocols.privacy.randomness import SeededRandomness
-from tests import exact
+from protocols.privacy.laws.seeded import SeededRandomness
+from tests.support import exact
 
 N, P_VALUE = 512, 1e-6
 CONTEXT = CkksContext(CkksParameters(ring_dim=N, depth=4, security_bits=0), "errors")

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from protocols.approximation import Polynomial, sigmoid_approximation
 from protocols.errors import ParameterError
 from protocols.models.lffr import (
     CURVATURE,
@@ -19,6 +18,7 @@ from protocols.models.lffr import (
     push_bound,
     slope_of_loss,
 )
+from protocols.numerics.approximation import Polynomial, sigmoid_approximation
 
 LINKS = [PAPER_LINK, *(sigmoid_approximation(3, r).polynomial for r in (2.0, 5.0, 8.0))]
 Z = np.linspace(-1, 1, 20_001)

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 from sklearn.linear_model import PoissonRegressor
 
-from protocols.approximation import exponential_approximation
 from protocols.errors import ParameterError, PrivacyError, SchemaError
 from protocols.models.poisson import Poisson
+from protocols.numerics.approximation import exponential_approximation
 from protocols.privacy.calibrate.calibration import calibrate
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
-from protocols.rows import RowsPlan
-from protocols.train import PlainGradient, train_plain
+from protocols.rows.plan import RowsPlan
+from protocols.rows.training import PlainGradient, train_plain
 from protocols.updates.momentum import Nesterov
 from sims.twin import fit_counts
-from tests.helpers import NOISE, make_plan
+from tests.support.helpers import NOISE, make_plan
 
 HIGH = 12.0
 FIGURES = PublicFigures.even(rows=200, features=2, parties=2, norm_bound=2.0)

@@ -14,19 +14,19 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from parties.recompute import recompute
+from ciphercohort.results.documents import to_json
+from ciphercohort.verify.certificate import certificate_problems
+from parties.verifier.recompute import recompute
 from protocols.errors import ParameterError, PolicyError
-from protocols.objectives import OF_CLASSES
-from protocols.plan import RunPlan
-from protocols.privacy.accounting import GaussianEvent, compose
+from protocols.plan.run_plan import RunPlan
 from protocols.privacy.calibrate.calibration import Calibration, calibrate
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
-from protocols.privacy.catalogue import NOISES
-from protocols.privacy.certificate import Stated
-from protocols.privacy.mechanism import KINDS, Mechanism
-from sims.documents import to_json
-from sims.studies import epsilon as study
-from sims.verify_certificate import certificate_problems
+from protocols.privacy.certificates.certificate import Stated
+from protocols.privacy.certificates.mechanism import KINDS, Mechanism
+from protocols.privacy.loss.accounting import GaussianEvent, compose
+from protocols.privacy.loss.catalogue import NOISES
+from protocols.sums.objectives import OF_CLASSES
+from sims.lab.studies import epsilon as study
 
 NORM = 1.0
 Chosen = tuple[Any, dict[str, Any]]

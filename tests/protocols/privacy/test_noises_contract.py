@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from protocols.errors import ParameterError
-from protocols.privacy.catalogue import NOISES, noise_of
-from protocols.privacy.ledger import Ledger
-from protocols.privacy.randomness import SeededRandomness, SystemRandomness
-from protocols.privacy.shares import NoiseSplit
-from protocols.privacy.sum_certificate import SumSetting
+from protocols.privacy.certificates.sums import SumSetting
+from protocols.privacy.laws.randomness import SystemRandomness
+from protocols.privacy.laws.seeded import SeededRandomness
+from protocols.privacy.laws.shares import NoiseSplit
+from protocols.privacy.loss.catalogue import NOISES, noise_of
+from protocols.privacy.loss.ledger import Ledger
 from tests.protocols.privacy.checks import gaussian_accepted, laplace_accepted
 
 SPLIT = NoiseSplit(parties=4, colluders=2)

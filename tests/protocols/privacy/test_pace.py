@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from protocols.approximation import Polynomial, sigmoid_approximation
 from protocols.errors import ParameterError
+from protocols.numerics.approximation import Polynomial, sigmoid_approximation
 from protocols.privacy.calibrate.calibration import calibrate
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.calibrate.pace import DROWNED, FEW, MANY, pace
 from protocols.privacy.calibrate.whitened import Moment, draft_whitened, expected_moment
-from protocols.privacy.gdp import mu_for_epsilon
-from protocols.privacy.mechanism import Mechanism
-from protocols.privacy.problem import chance
-from tests.helpers import NOISE, make_plan, signed_plan
+from protocols.privacy.certificates.mechanism import Mechanism
+from protocols.privacy.certificates.problem import chance
+from protocols.privacy.loss.gdp import mu_for_epsilon
+from tests.support.helpers import NOISE, make_plan, signed_plan
 
 WANTED = Wanted(epsilon=1.0, colluders=1, profile="fast-insecure", update="")
 

@@ -12,16 +12,17 @@ import numpy as np
 import pytest
 from scipy.stats import norm as normal
 
-from protocols import arithmetic, row_slots
 from protocols.errors import ParameterError, PrivacyError
+from protocols.numerics import arithmetic
+from protocols.numerics.whitening import Whitening, moment_sensitivity, whiten
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.calibrate.rows import RowsChoice, rows_plan
-from protocols.privacy.certificate import Certificate
-from protocols.privacy.mechanism import Mechanism
-from protocols.privacy.ridge_certificate import check
-from protocols.privacy.search import find_setting
+from protocols.privacy.certificates.certificate import Certificate
+from protocols.privacy.certificates.mechanism import Mechanism
+from protocols.privacy.certificates.ridge import check
+from protocols.privacy.search.search import find_setting
+from protocols.rows import slots as row_slots
 from protocols.updates.momentum import GradientDescent
-from protocols.whitening import Whitening, moment_sensitivity, whiten
 
 NORM = 1.5
 """Of the rows before whitening."""

@@ -12,13 +12,13 @@ import pytest
 from dp_accounting.pld import pld_privacy_accountant
 
 from protocols.errors import PrivacyError
-from protocols.privacy.accounting import GaussianEvent
 from protocols.privacy.calibrate.calibration import Calibration, calibrate
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.calibrate.pace import SHARE
-from protocols.privacy.gdp import mu_for_epsilon
-from protocols.privacy.ledger import Ledger
-from protocols.privacy.mechanism import Mechanism
+from protocols.privacy.certificates.mechanism import Mechanism
+from protocols.privacy.loss.accounting import GaussianEvent
+from protocols.privacy.loss.gdp import mu_for_epsilon
+from protocols.privacy.loss.ledger import Ledger
 
 EPSILON, DELTA, NORM = 1.0, 1e-5, 1.0
 PAIR = pytest.mark.parametrize("update", ["quadratic-gd", "quadratic-nag"])

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.curvature import Curvature, largest_row_sum
-from protocols.serialise import to_plain
+from protocols.exchange.serialise import to_plain
+from protocols.rows.curvature import Curvature, largest_row_sum
 from protocols.updates.registry import rule_from_dict, rule_named
 from protocols.updates.update import Update
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from protocols.errors import ParameterError
-from protocols.privacy.randomness import SeededRandomness
+from protocols.privacy.laws.seeded import SeededRandomness
 from protocols.updates.adaptive import Adaptive
 from protocols.updates.momentum import GradientDescent, HeavyBall, Momentum, Nesterov
 from protocols.updates.quadratic import QuadraticNesterov
@@ -23,8 +23,6 @@ from protocols.updates.quadratic_descent import QuadraticDescent
 from protocols.updates.registry import ANYWHERE, RULES, rounds_of, rule_from_dict, rule_named
 from protocols.updates.strongly_convex import MultiStage, StronglyConvexNesterov
 from protocols.updates.update import Update
-from tests.helpers import NOISE, log2_error, make_data, make_plan, plain_weights
-from tests.joint import encrypted_weights
 from tests.protocols.updates.cases import (
     CURVATURE,
     FEATURES,
@@ -38,6 +36,8 @@ from tests.protocols.updates.cases import (
     suits_ciphertexts,
 )
 from tests.protocols.updates.textbook import textbook
+from tests.support.helpers import NOISE, log2_error, make_data, make_plan, plain_weights
+from tests.support.joint import encrypted_weights
 
 ENCRYPTED = [kind for kind in RULES if suits_ciphertexts(kind)]
 LINEAR = [kind for kind in RULES if issubclass(rule_named(kind), Momentum)]

@@ -14,9 +14,9 @@ from sklearn.svm import LinearSVC
 
 from parties.kernel.sums.dual_steps import Loss
 from protocols.errors import DataError, ParameterError, ProtocolError
-from protocols.privacy.gdp import mu_for_epsilon
-from protocols.privacy.randomness import SeededRandomness
-from protocols.privacy.shares import NoiseSplit
+from protocols.privacy.laws.seeded import SeededRandomness
+from protocols.privacy.laws.shares import NoiseSplit
+from protocols.privacy.loss.gdp import mu_for_epsilon
 from protocols.updates.coordinate import DualParty, DualPlan, cyclic_batch, move
 
 Array = NDArray[np.float64]

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from ciphercohort.job.config import SimulationConfig
 from protocols.errors import ParameterError
 from protocols.names import ENCRYPTED_ROWS, SECURE_AGGREGATION
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
@@ -14,9 +15,8 @@ from protocols.privacy.calibrate.rows import choose_rows
 from protocols.updates import momentum
 from protocols.updates.registry import RULES, UPDATES
 from protocols.updates.update import Update, V
-from sims.config import SimulationConfig
+from sims.lab.studies import epsilon
 from sims.simulation import simulate
-from sims.studies import epsilon
 
 FIGURES = PublicFigures(rows_by_party=(1200, 900), num_features=4)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from protocols.errors import ParameterError
-from protocols.privacy.schedule import optimal_bound
+from protocols.privacy.loss.schedule import optimal_bound
 from protocols.updates.strongly_convex import (
     MultiStage,
     StronglyConvexNesterov,

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer
 
-from protocols.approximation import sigmoid_approximation
-from protocols.curvature import Curvature, largest_row_sum
 from protocols.errors import ParameterError
-from protocols.plans import plan_from_dict
-from protocols.train import PlainGradient, train_plain
+from protocols.numerics.approximation import sigmoid_approximation
+from protocols.plan.kinds import plan_from_dict
+from protocols.rows.curvature import Curvature, largest_row_sum
+from protocols.rows.training import PlainGradient, train_plain
 from protocols.updates.momentum import Nesterov
 from protocols.updates.quadratic import QuadraticNesterov
-from tests.helpers import NOISE, make_plan
 from tests.protocols.updates.cases import FEATURES, fields_of
+from tests.support.helpers import NOISE, make_plan
 
 D, N = 6, 60
 LINK = sigmoid_approximation(5, 8.0).polynomial

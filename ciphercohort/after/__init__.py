@@ -1,0 +1,1 @@
+"""What follows a training: evaluation, standard errors, each by secure sums."""

@@ -1,0 +1,310 @@
+"""Standard errors and intervals of a model over the rows of several parties.
+
+Rows are encoded anew, by the schema's ranges alone: see `parties.reader.views`, docs/inference.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import t
+
+from ciphercohort.after.inference_rows import in_data_units, to_ranges
+from ciphercohort.after.inference_table import (
+    caption,
+    cell_table,
+    latex_table,
+    ratio_of,
+    text_table,
+)
+from ciphercohort.after.sums import SumSeries
+from ciphercohort.job.config import WITH_INFERENCE
+from ciphercohort.results.result import Array, targets_of
+from parties.reader.schema import Schema
+from parties.reader.views import row_norm
+from protocols.errors import ParameterError
+from protocols.privacy.certificates.mechanism import Mechanism
+from protocols.privacy.certificates.sums import MECHANISM_SHARE
+from protocols.privacy.loss.accounting import GaussianEvent, compose
+from protocols.statistics.inference.budget import left_mu
+from protocols.statistics.inference.estimate import (
+    CONVERGED,
+    SEPARATED,
+    Estimate,
+    Noisy,
+    exact,
+    independent,
+    least_squares,
+    newton,
+    noisy_least_squares,
+    private_steps,
+)
+from protocols.statistics.inference.objective import InformationObjective, ProductsObjective
+
+LEVEL = 0.95
+MOST_ROUNDS = 30
+LONG = 3.0
+"""Times that the result is as far from the first point that counts as noise explains: told of."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inference:
+    """A table of coefficients in the data's own units.
+
+    model; names: "intercept" first; outputs: of targets, one table each, else one empty text;
+    coef, se: shape (outputs, names), NaN where the others determine a column; added: what privacy
+    adds to the variance, the same shape; freedom: of the t distribution, inf for the normal; rows:
+    N; rounds: secure sums; budget: epsilon and delta in all, None without privacy; mechanisms: of
+    the sums; notes: sentences for the reader; kept: others, which tell of rows, and which only a
+    simulation can say.
+    """
+
+    model: str
+    names: tuple[str, ...]
+    outputs: tuple[str, ...]
+    coef: Array
+    se: Array
+    added: Array
+    freedom: float
+    num_rows: int
+    rounds: int
+    budget: tuple[float, float] | None
+    mechanisms: tuple[Mechanism, ...] = field(repr=False)
+    notes: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+
+    @property
+    def ratio(self) -> str:
+        """What exp(coef) is called; empty: nothing."""
+        return ratio_of(self.model)
+
+    @property
+    def epsilon(self) -> float | None:
+        """Of its sums alone, at the delta of everything; None without privacy."""
+        if self.budget is None:
+            return None
+        events = [event for each in self.mechanisms for event in each.events]
+        return compose(events, delta=MECHANISM_SHARE * self.budget[1])
+
+    def rows(self) -> list[dict[str, Any]]:
+        """name, coef, se, z, p, low, high; target or ratio where there is one; privacy's share."""
+        found = []
+        reach = float(t.ppf((1 + LEVEL) / 2, self.freedom))
+        for k, output in enumerate(self.outputs):
+            for j, name in enumerate(self.names):
+                coef, se = float(self.coef[k, j]), float(self.se[k, j])
+                z = coef / se if se > 0 else math.nan
+                row: dict[str, Any] = {"target": output} if output else {}
+                row |= {
+                    "name": name,
+                    "coef": coef,
+                    "se": se,
+                    "z": z,
+                    "p": float(2 * t.sf(abs(z), self.freedom)),
+                    "low": coef - reach * se,
+                    "high": coef + reach * se,
+                }
+                if self.ratio:
+                    row[self.ratio] = _exp(coef)
+                    row[f"{self.ratio}_low"] = _exp(row["low"])
+                    row[f"{self.ratio}_high"] = _exp(row["high"])
+                if self.budget:
+                    row["privacy_share"] = float(self.added[k, j] / se**2) if se > 0 else math.nan
+                found.append(row)
+        return found
+
+    def about(self) -> dict[str, Any]:
+        """What the table rests on."""
+        return {
+            "model": self.model,
+            "rows": self.num_rows,
+            "level": LEVEL,
+            "rounds": self.rounds,
+            "freedom": self.freedom,
+            "exact_sums": self.budget is None,
+            "epsilon": self.epsilon,
+            "epsilon_in_all": self.budget[0] if self.budget else None,
+            "delta_in_all": self.budget[1] if self.budget else None,
+            "mu_of_rounds": [
+                math.sqrt(sum(e.mu**2 for e in m.events if isinstance(e, GaussianEvent)))
+                for m in self.mechanisms
+            ],
+            "notes": [*self.kept, *self.notes],
+        }
+
+    def released(self) -> dict[str, Any]:
+        """{rows, about}: what the coordinator of the sums has, and nothing beside it."""
+        return {"rows": self.rows(), "about": replace(self, kept=()).about()}
+
+    def text(self, marked: bool = True) -> str:
+        """For a terminal, after the manner of statsmodels; marked: says where sums were exact."""
+        about = self.about() | ({} if marked else {"exact_sums": False})
+        return text_table(self.rows(), about, self.ratio)
+
+    def cells(self) -> tuple[list[str], list[list[str]]]:
+        """Head and rows, for a page."""
+        return cell_table(self.rows(), self.about(), self.ratio)
+
+    @property
+    def caption(self) -> str:
+        """What the table is of."""
+        return caption(self.about())
+
+    def latex(self) -> str:
+        """A table for a paper."""
+        return latex_table(self.rows(), self.about(), self.ratio)
+
+
+def _exp(value: float) -> float:
+    return math.inf if value > 700 else math.exp(value)
+
+
+# -- the sums -------------------------------------------------------------------------------------
+
+
+def infer_by(
+    sums: SumSeries,
+    schema: Schema,
+    weights: Array,
+    model: str,
+    *,
+    spent: tuple[Mechanism, ...] = (),
+) -> Inference:
+    """The same, by any sums over rows of `by_range`, within their promise.
+
+    Raises:
+        ParameterError, PrivacyError, CohortError: as `infer`.
+    """
+    if model not in WITH_INFERENCE:
+        raise ParameterError(
+            f"model={model!r}: standard errors are known of {', '.join(WITH_INFERENCE)}"
+        )
+    own, wanted, mu = sums.schema, sums.wanted, None
+    if wanted.epsilon is not None:
+        mu = left_mu(wanted.epsilon, wanted.delta, spent)
+    bound, notes = row_norm(schema), list[str]()
+    freedom = math.inf
+    if model == "linear":
+        estimates = _linear(sums, bound, targets_of(schema.label).outputs, mu)
+        if mu is None:
+            kept = int(np.isfinite(estimates[0].theta).sum())
+            freedom = float(max(sums.rows - kept, 1))
+    else:
+        start = weights[:, 0] if weights.ndim == 2 else weights
+        theta = to_ranges(schema, own, start, model)
+        high = 1.0
+        if model == "poisson":
+            label = targets_of(schema.label)
+            high = float(label.low[0] + label.width[0])
+        found = (
+            _newton(sums, model, theta, bound, high)
+            if mu is None
+            else _private(sums, model, theta, bound, mu, high, notes)
+        )
+        estimates = [found]
+    numeric = model != "logistic"
+    lows = targets_of(schema.label).low if numeric else np.zeros(1)
+    widths = targets_of(schema.label).width if numeric else np.ones(1)
+    tables = [
+        in_data_units(own, each, float(low), float(width), model)
+        for each, low, width in zip(estimates, lows, widths, strict=True)
+    ]
+    names = ("intercept", *schema.feature_names)
+    place = [names.index(name) for name in ("intercept", *own.feature_names)]
+    coef, se, added = (np.full((len(tables), len(names)), np.nan) for _ in range(3))
+    for k, table in enumerate(tables):
+        coef[k, place], se[k, place], added[k, place] = table
+    left_out = np.isnan(coef[0])
+    if left_out.any():
+        missing = ", ".join(np.array(names)[left_out])
+        notes.append(f"left out, for the other columns determine them: {missing}")
+    return Inference(
+        model=model,
+        names=names,
+        outputs=schema.label.names if numeric else ("",),
+        coef=coef,
+        se=se,
+        added=added,
+        freedom=freedom,
+        num_rows=sums.rows,
+        rounds=len(sums.done),
+        budget=None if wanted.epsilon is None else (wanted.epsilon, wanted.delta),
+        mechanisms=sums.mechanisms,
+        notes=tuple(notes),
+        kept=tuple(sums.notes),
+    )
+
+
+def _newton(sums: SumSeries, model: str, theta: Array, bound: float, high: float) -> Estimate:
+    """Until the maximum. high: of counts, 1 of a label: information of counts is so much larger."""
+    kept: NDArray[np.bool_] = np.ones(len(theta), dtype=bool)
+    largest: Array = np.zeros(len(theta))
+    names = np.array([*sums.schema.feature_names, "intercept"])
+    for k in range(MOST_ROUNDS):
+        task = InformationObjective(model=model, theta=tuple(theta.tolist()), row_norm=bound)
+        score, information = task.read(sums.open(task).values, sums.rows)
+        if not k:
+            kept = independent(information)
+        largest = np.maximum(largest, np.diag(information))
+        gone = kept & (np.diag(information) < SEPARATED * largest)
+        try:
+            theta, decrement = newton(theta, score, information, kept)
+        except np.linalg.LinAlgError:
+            raise ParameterError("the information is singular: leave out columns") from None
+        done = decrement * high <= CONVERGED
+        if done:
+            # Several columns together may separate them, too.
+            gone |= kept & ~independent(information)
+        if gone.any():
+            raise ParameterError(
+                f"there is no maximum: {', '.join(names[gone])} separates the labels; leave it "
+                "out, or merge rare categories"
+            )
+        if done:
+            return exact(theta, information, kept, np.asarray(1 / high))
+    raise ParameterError(f"Newton's method finds no maximum in {MOST_ROUNDS} steps")
+
+
+def _private(
+    sums: SumSeries,
+    model: str,
+    theta: Array,
+    bound: float,
+    mu: float,
+    high: float,
+    notes: list[str],
+) -> Estimate:
+    def ask(point: Array, cost: float) -> Noisy:
+        task = InformationObjective(
+            model=model,
+            theta=tuple(point.tolist()),
+            row_norm=bound,
+            epsilon_in_all=sums.wanted.epsilon,
+        )
+        opened = sums.open(task, cost)
+        sigma = opened.noise_std * sums.rows
+        return Noisy(
+            point, *task.read(opened.values, sums.rows), sigma, sigma / task.row_function.kappa
+        )
+
+    found, length = private_steps(theta, mu, ask, 1 / high)
+    if length > LONG:
+        notes.append(
+            f"the result is {length:.1f} times as far from the first point that counts as noise "
+            "explains: that point was not near the maximum, and the intervals may be too narrow"
+        )
+    return found
+
+
+def _linear(sums: SumSeries, bound: float, outputs: int, mu: float | None) -> list[Estimate]:
+    epsilon = sums.wanted.epsilon
+    task = ProductsObjective(row_norm=bound, outputs=outputs, epsilon_in_all=epsilon)
+    opened = sums.open(task, mu)
+    products = task.read(opened.values, sums.rows)
+    if mu is None:
+        return least_squares(products, outputs, sums.rows)
+    return noisy_least_squares(products, outputs, sums.rows, opened.noise_std * sums.rows)

@@ -1,0 +1,140 @@
+"""What `--inference` adds to a run, before any key: sums, bytes, and its part of the promise."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from scipy.optimize import brentq
+
+from ciphercohort.after.sums import noise_std, or_epsilon, sums_wanted
+from ciphercohort.job.config import SimulationConfig
+from protocols.costs import traffic
+from protocols.privacy.calibrate.figures import PublicFigures
+from protocols.privacy.calibrate.one_sum import plan_sum, whole_mu
+from protocols.privacy.certificates.sums import MECHANISM_SHARE
+from protocols.privacy.loss.gdp import epsilon_for_mu
+from protocols.statistics.inference.budget import training_part
+from protocols.statistics.inference.estimate import COUNTED, TOWARDS
+from protocols.statistics.inference.objective import InformationObjective, ProductsObjective
+from protocols.statistics.inference.reach import reach
+from protocols.sums.one_sum import OneSum
+from protocols.words import count, size
+
+INFORMED = ("logistic", "poisson")
+"""Models whose information is asked for; of a linear one products say it."""
+
+
+def inference_forecast(config: SimulationConfig, shape: PublicFigures) -> dict[str, Any] | None:
+    """JSON-ready; None where none is asked for.
+
+    sums: how many, None where it depends on the data; bytes_per_party: of one; epsilon: of training
+    and of the sums, each at its delta, and in all; reach: with privacy, the rows that intervals
+    need, and the epsilon in all that so many usual ones need.
+    """
+    if not config.inference:
+        return None
+    wanted = sums_wanted(config.epsilon, config.delta, config.colluders)
+    d, mu, parts = shape.num_features, None, None
+    if config.epsilon is not None:
+        training, _ = training_part(config.epsilon, config.delta)
+        mu = _mu(config.epsilon, config.delta)
+        alone = epsilon_for_mu(mu=mu, delta=MECHANISM_SHARE * config.delta)
+        parts = {"training": training, "inference": alone, "in_all": config.epsilon}
+    bound, sums = math.sqrt(d), 1 if mu is None else len((*TOWARDS, *COUNTED))
+    task: OneSum = InformationObjective(
+        model=config.model if config.model in INFORMED else "logistic",
+        theta=(0.0,) * d,
+        row_norm=bound,
+        epsilon_in_all=config.epsilon,
+    )
+    if config.model == "linear":
+        task, sums = (
+            ProductsObjective(row_norm=bound, outputs=shape.outputs, epsilon_in_all=config.epsilon),
+            1,
+        )
+    plan = plan_sum(shape, wanted, task, mu)
+    needs = None
+    if mu is not None:
+        sigma = noise_std(plan) * shape.rows
+        tau = sigma / task.row_function.kappa if isinstance(task, InformationObjective) else sigma
+        found = reach(config.model, features=d, rows=shape.rows, sigma=sigma, tau=tau)
+        needs = {
+            "rows_least": found.least,
+            "rows_usual": found.usual,
+            "epsilon_usual": _epsilon(config, max(1.0, found.usual / shape.rows) * mu),
+            "times_as_wide": None if math.isnan(found.wider) else found.wider,
+        }
+    return {
+        "sums": sums if mu is not None or config.model == "linear" else None,
+        "values": plan.length,
+        "bytes_per_party": sum(traffic.bytes_per_party(plan).values()),
+        "epsilon": parts,
+        "rows": shape.rows,
+        "reach": needs,
+    }
+
+
+def doubts(config: SimulationConfig, shape: PublicFigures) -> tuple[str, ...]:
+    """What to say before a run of which too few rows for intervals are known; empty: nothing."""
+    found = inference_forecast(config, shape)
+    needs = found["reach"] if found else None
+    if not found or not needs or found["rows"] >= needs["rows_usual"]:
+        return ()
+    return (f"standard errors: {_reach_words(needs, found['rows'])}",)
+
+
+def _mu(epsilon: float, delta: float) -> float:
+    """Of all sums, beside a training within the same promise."""
+    whole, own = (
+        whole_mu(sums_wanted(*promise, 0))
+        for promise in ((epsilon, delta), training_part(epsilon, delta))
+    )
+    return math.sqrt(whole**2 - own**2)
+
+
+def _epsilon(config: SimulationConfig, mu: float) -> float:
+    """In all, whose sums cost mu; the configuration's or more."""
+    least = config.epsilon or 0.0
+    if _mu(least, config.delta) >= mu:
+        return least
+    highest = least
+    while _mu(highest, config.delta) < mu:
+        highest *= 2
+    return float(brentq(lambda epsilon: _mu(epsilon, config.delta) - mu, least, highest))
+
+
+def inference_line(found: dict[str, Any]) -> str:
+    """For a person."""
+    number = "four to eight secure sums" if found["sums"] is None else None
+    number = number or count(found["sums"], "secure sum")
+    words = (
+        f"standard errors: {number} of {found['values']:,} values, "
+        f"{size(found['bytes_per_party'])} per party each"
+    )
+    parts = found["epsilon"]
+    if parts is None:
+        return f"{words}; exact"
+    return (
+        f"{words}; epsilon={parts['training']:.4g} of training and {parts['inference']:.4g} of "
+        f"these make {parts['in_all']:g} in all; {_reach_words(found['reach'], found['rows'])}"
+    )
+
+
+def _reach_words(needs: dict[str, Any], rows: int) -> str:
+    usual = f"{needs['rows_usual']:,}"
+    spread = "independent columns that are spread over a sixth of their ranges"
+    more = f"take {usual} rows{or_epsilon(needs['epsilon_usual'])}"
+    if rows < needs["rows_least"]:
+        return (
+            f"no intervals: {rows:,} rows are below {needs['rows_least']:,}, which any columns "
+            f"need at this epsilon, and {usual}, which {spread} need; {more}"
+        )
+    if rows < needs["rows_usual"]:
+        return (
+            f"probably no intervals: {rows:,} rows are below {usual}, which {spread} need at this "
+            f"epsilon; {more}"
+        )
+    wide = needs["times_as_wide"]
+    told = f", about {wide:.2g} times as wide as without privacy" if wide else ""
+    return f"intervals{told}, where columns are not nearly determined by others"

@@ -1,0 +1,103 @@
+"""A table of coefficients for a terminal and for a paper."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ciphercohort.results.exact_sums import exact_fields, exact_words
+from ciphercohort.results.latex import latex, latex_number, latex_words
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def ratio_of(model: str) -> str:
+    """What exp(coef) is called; empty: nothing."""
+    return {"logistic": "odds_ratio", "poisson": "rate_ratio"}.get(model, "")
+
+
+def _number(value: float, digits: int = 4) -> str:
+    """Fixed digits; an exponent for what they would not show."""
+    if value != value:
+        return "–"
+    size = abs(value)
+    if size and (size < 10.0**-digits or size >= 1e6):
+        return f"{value:.3e}"
+    return f"{value:.{digits}f}"
+
+
+def _probability(value: float) -> str:
+    return "–" if value != value else f"{value:.3f}"
+
+
+def _cells(row: Mapping[str, Any], ratio: str) -> list[str]:
+    cells = [_number(row["coef"]), _number(row["se"]), _number(row["z"], 3)]
+    cells += [_probability(row["p"]), _number(row["low"], 3), _number(row["high"], 3)]
+    return [*cells, _number(row[ratio], 3)] if ratio else cells
+
+
+def _heads(ratio: str, freedom: float) -> list[str]:
+    letter = "z" if freedom == float("inf") else "t"
+    heads = ["coef", "std err", letter, f"P>|{letter}|", "[0.025", "0.975]"]
+    return [*heads, ratio.replace("_", " ")] if ratio else heads
+
+
+def caption(about: Mapping[str, Any]) -> str:
+    """What the table is of, in a sentence."""
+    said = f"{about['model']} regression of {about['rows']:,} rows, 95 % intervals"
+    if about["epsilon_in_all"] is None:
+        return f"{said}, by exact sums, no privacy noise"
+    return (
+        f"{said} that include privacy noise, epsilon {about['epsilon_in_all']:g} and delta "
+        f"{about['delta_in_all']:g} in all"
+    )
+
+
+def cell_table(
+    rows: Rows, about: Mapping[str, Any], ratio: str
+) -> tuple[list[str], list[list[str]]]:
+    """Head and rows, for a page."""
+    named = [" ".join(filter(None, [row.get("target"), row["name"]])) for row in rows]
+    cells = [[name, *_cells(row, ratio)] for name, row in zip(named, rows, strict=True)]
+    return ["", *_heads(ratio, about["freedom"])], cells
+
+
+def text_table(rows: Rows, about: Mapping[str, Any], ratio: str) -> str:
+    """Columns as of statsmodels' `summary()`; the ratio beside them."""
+    lines: list[str] = []
+    for target in dict.fromkeys(row.get("target", "") for row in rows):
+        mine = [row for row in rows if row.get("target", "") == target]
+        table = [["", *_heads(ratio, about["freedom"])]]
+        table += [[str(row["name"]), *_cells(row, ratio)] for row in mine]
+        widths = [max(len(line[k]) for line in table) for k in range(len(table[0]))]
+        shown = [
+            "   ".join(
+                cell.ljust(width) if k == 0 else cell.rjust(width)
+                for k, (cell, width) in enumerate(zip(line, widths, strict=True))
+            )
+            for line in table
+        ]
+        rule = "=" * len(shown[0])
+        lines += [*([target] if target else []), rule, shown[0], "-" * len(rule), *shown[1:], rule]
+    mark = [exact_words(True)] * about["exact_sums"]
+    return "\n".join([*mark, caption(about), *lines, *(f"note: {note}" for note in about["notes"])])
+
+
+def latex_table(rows: Rows, about: Mapping[str, Any], ratio: str) -> str:
+    r"""A `table` for \input; it needs booktabs."""
+    heads = _heads(ratio, about["freedom"])
+    lines = [f"% {mark}: {words}" for mark, words in exact_fields(about["exact_sums"]).items()]
+    lines += [r"\begin{table}", rf"\caption{{{latex_words(caption(about))}.}}"]
+    lines += [rf"\begin{{tabular}}{{l{'r' * len(heads)}}}", r"\toprule"]
+    lines += [" & ".join(["", *(latex(head) for head in heads)]) + r" \\"]
+    for target in dict.fromkeys(row.get("target", "") for row in rows):
+        lines.append(r"\midrule")
+        if target:
+            lines.append(rf"\multicolumn{{{len(heads) + 1}}}{{l}}{{{latex(target)}}} \\")
+        for row in rows:
+            if row.get("target", "") == target:
+                cells = [latex_number(cell) for cell in _cells(row, ratio)]
+                lines.append(" & ".join([latex(str(row["name"])), *cells]) + r" \\")
+    lines += [r"\bottomrule", r"\end{tabular}"]
+    lines += [rf"\par\footnotesize Note: {latex_words(note)}." for note in about["notes"]]
+    return "\n".join([*lines, r"\end{table}", ""])

@@ -1,0 +1,147 @@
+"""Sums over the rows of several parties, one after the other: simulated here, or deployed."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from ciphercohort.job.figures import figures_of
+from ciphercohort.results.result import Array
+from parties.reader.schema import Schema
+from protocols.names import SECURE_AGGREGATION
+from protocols.plan.held_out import HeldOut
+from protocols.privacy.calibrate.figures import PublicFigures, Wanted
+from protocols.privacy.calibrate.one_sum import plan_sum
+from protocols.privacy.certificates.mechanism import Mechanism
+from protocols.sums.one_sum import OneSum
+from protocols.sums.plan import GradientPlan
+
+LARGEST_CURE = 16.0
+"""Grids of noise are too coarse for an epsilon much above."""
+
+
+def or_epsilon(epsilon: float) -> str:
+    """That it would do in place of more rows; empty where it is too large to be taken."""
+    return f" or epsilon={math.ceil(10 * epsilon) / 10:g}" if epsilon < LARGEST_CURE else ""
+
+
+def sums_wanted(epsilon: float | None, delta: float, colluders: int) -> Wanted:
+    """The promise of sums, all together."""
+    return Wanted(
+        protocol=SECURE_AGGREGATION, update="gd", epsilon=epsilon, delta=delta, colluders=colluders
+    )
+
+
+def noise_std(plan: GradientPlan) -> float:
+    """Of each value of a sum, of all parties; 0 without privacy."""
+    return plan.split.total_std(max(plan.noise_scales, default=0.0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opened:
+    """One finished sum.
+
+    values: the sum over rows, divided by their number, shape (length,); norm_bound: of rows; head:
+    of the transcript.
+    """
+
+    plan: GradientPlan
+    values: Array
+    norm_bound: float
+    head: str
+
+    @property
+    def noise_std(self) -> float:
+        """Of each value."""
+        return noise_std(self.plan)
+
+    @cached_property
+    def mechanism(self) -> Mechanism | None:
+        """What it cost; None without privacy."""
+        return Mechanism.from_plan(self.plan, self.norm_bound) if self.plan.privacy else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SumSeries(ABC):
+    """Sums over the rows of the same parties, one after the other.
+
+    schema: of their rows; sizes: rows of whole tables by party; wanted: the promise; held_out:
+    which of the rows are summed, None: all; done: all sums so far.
+    """
+
+    schema: Schema
+    sizes: Mapping[str, int]
+    wanted: Wanted
+    held_out: HeldOut | None = None
+    done: list[Opened] = field(default_factory=list)
+
+    @property
+    def figures(self) -> PublicFigures:
+        """Of the rows that are summed."""
+        return figures_of(self.schema, self.sizes.values(), self.held_out)
+
+    @property
+    def rows(self) -> int:
+        """N, of all parties."""
+        return self.figures.rows
+
+    @property
+    def notes(self) -> list[str]:
+        """What is known of the rows, and no coordinator should be told."""
+        return []
+
+    @property
+    def mechanisms(self) -> tuple[Mechanism, ...]:
+        """What the sums have cost so far."""
+        return tuple(each.mechanism for each in self.done if each.mechanism)
+
+    def plan(self, task: OneSum, mu: float | None = None) -> GradientPlan:
+        """The plan of a sum, certified; session and members are placeholders.
+
+        Raises:
+            ParameterError, PrivacyError: no such plan.
+        """
+        plan = plan_sum(self.figures, self.wanted, task, mu)
+        if plan.privacy:
+            Mechanism.from_plan(plan, self.schema.norm_bound).require()
+        return plan
+
+    def open(self, task: OneSum, mu: float | None = None) -> Opened:
+        """Run it; mu: what it may cost, None: all of the promise.
+
+        Raises:
+            CohortError: it is refused, or aborted.
+        """
+        plan, values, head = self.ran(self.plan(task, mu))
+        opened = Opened(
+            plan=plan,
+            values=values,
+            norm_bound=self.schema.norm_bound,
+            head=head,
+        )
+        self.done.append(opened)
+        return opened
+
+    @abstractmethod
+    def ran(self, template: GradientPlan) -> tuple[GradientPlan, Array, str]:
+        """Run a plan: as agreed, what it opened, and the head of the transcript.
+
+        Raises:
+            CohortError: it is refused, or aborted.
+        """
+
+
+def without_table(error: Exception, sums: SumSeries) -> str:
+    """Words where standard errors were refused, perhaps after some of their sums were opened."""
+    words, wanted = f"no standard errors: {error}", sums.wanted
+    if wanted.epsilon is None:
+        return words
+    if not sums.done:
+        return f"{words}; none of their sums was opened"
+    return (
+        f"{words}; sums were opened before that: count epsilon={wanted.epsilon:g}, "
+        f"delta={wanted.delta:g} in all, not the part of what came before alone"
+    )

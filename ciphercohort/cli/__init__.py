@@ -1,0 +1,5 @@
+"""The command `cohort`, by subcommand."""
+
+from protocols.platform import guard
+
+guard()

@@ -1,0 +1,419 @@
+"""`cohort party …`: what a data owner's administrator runs."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, cast
+
+import typer
+
+from ciphercohort.cli import options
+from ciphercohort.cli.console import refusals, say, stdout
+from parties.launch import no_core_files
+from protocols.errors import ParameterError
+from protocols.names import DEFAULT_COLLUDERS
+
+party_app = typer.Typer(
+    no_args_is_help=True, help="One data owner of a run across machines: agent, relay, consent."
+)
+peers_app = typer.Typer(
+    no_args_is_help=True, help="The other parties that this owner knows; a plan has no others."
+)
+Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The party's folder.")]
+PassphraseFile = Annotated[
+    Path | None,
+    typer.Option(help="File with the passphrase. Default: systemd's credential, or a question."),
+]
+CREDENTIAL = "passphrase"
+log = logging.getLogger(__name__)
+Number = TypeVar("Number", int, float)
+_COLLUDERS = "How many of the other owners may pool what they see with the coordinator"
+_EPSILON = "Largest epsilon of all runs on this data together"
+_DELTA = "Largest delta of all runs on this data together"
+party_app.add_typer(peers_app, name="peers")
+
+
+@party_app.command(
+    epilog="Example:  cohort party init hospital-a --invitation invitation.json --data rows.csv"
+)
+def init(
+    folder: Folder,
+    invitation: Annotated[Path, typer.Option(help="File from the coordinator's administrator.")],
+    data: Annotated[Path, typer.Option(help="Rows: .csv, .parquet, …, or .toml: a query.")],
+    name: Annotated[str | None, typer.Option(help="Default: the folder's name.")] = None,
+    consent: Annotated[str, typer.Option(help="ask a person, or leave it to the policy.")] = "ask",
+    max_epsilon: Annotated[float | None, typer.Option(help="Largest per run.")] = 1.0,
+    max_delta: Annotated[float, typer.Option(help="Largest per run.")] = 1e-5,
+    min_colluders: Annotated[
+        int | None,
+        typer.Option(help="Other owners who may pool with the coordinator. Default: asked, or 1."),
+    ] = None,
+    accept_no_privacy: Annotated[
+        bool,
+        typer.Option(
+            "--accept-no-privacy",
+            help="Set no limit to epsilon; runs without noise need --exact-sums as well.",
+        ),
+    ] = False,
+    protocol: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="That this party takes part in, once for each: encrypted-rows, encrypted-model, "
+            "secure-aggregation (evaluation, whitening and standard errors need it too), cover. "
+            "Default: all. What others need is never loaded beside rows and keys."
+        ),
+    ] = None,
+    exact_sums: Annotated[
+        bool,
+        typer.Option(
+            "--exact-sums",
+            help="With --accept-no-privacy: accept runs without noise (exact sums, standard errors "
+            "and evaluations, counts of empty cells; models, which come down to one exact sum if "
+            "the coordinator chooses rounds and rate so). Whoever sees what opens, an honest "
+            "coordinator or any one owner, can read whole records, such as that of a row with a "
+            "category of its own.",
+        ),
+    ] = False,
+    allow_insecure: Annotated[
+        bool, typer.Option("--allow-insecure", help="Accept toy rings: for tests only.")
+    ] = False,
+    site_tables: Annotated[
+        bool,
+        typer.Option(
+            "--site-tables", help="Accept that an evaluation opens a table of these rows alone."
+        ),
+    ] = False,
+    accept_unbounded: Annotated[
+        bool,
+        typer.Option(
+            "--accept-unbounded",
+            help="Accept runs without a proof that training stays bounded: if it diverges, the "
+            "coordinator may see about log2(2P) bits a refresh of each value computed from a row; "
+            "those of several refreshes add up.",
+        ),
+    ] = False,
+    budget_epsilon: Annotated[
+        float | None,
+        typer.Option(help="For all runs on the data. Default: asked, or as --max-epsilon."),
+    ] = None,
+    budget_delta: Annotated[
+        float | None, typer.Option(help="The same. Default: asked, or as --max-delta.")
+    ] = None,
+    no_ledger: Annotated[
+        bool, typer.Option("--no-ledger", help="Nobody adds up what runs on the data spend.")
+    ] = False,
+    address: Annotated[
+        str, typer.Option(help="HOST:PORT that the SuperNode binds for its own processes.")
+    ] = "127.0.0.1:9094",
+    socket: Annotated[
+        Path | None, typer.Option(help="Of the agent. Default: FOLDER/agent.sock.")
+    ] = None,
+    relay_uid: Annotated[
+        int | None, typer.Option(help="User id of the SuperNode, if another one.")
+    ] = None,
+    keep_key_share: Annotated[
+        bool, typer.Option(help="Keep it on disk, sealed, while a run lasts.")
+    ] = True,
+    insecure_noise_seed: Annotated[
+        int | None, typer.Option(help="NOT PRIVATE: seeded noise, for tests only.")
+    ] = None,
+    passphrase_file: PassphraseFile = None,
+    keyring: Annotated[
+        bool, typer.Option("--keyring", help="A random passphrase, in the system's keyring.")
+    ] = False,
+    debug: options.Debug = False,
+) -> None:
+    """Make identity, node key and configuration; FOLDER/card.json goes to the coordinator."""
+    with refusals(debug) as console:
+        from ciphercohort.deploy.party import Party
+
+        largest = None if accept_no_privacy else max_epsilon
+        min_colluders = _asked(min_colluders, _COLLUDERS, DEFAULT_COLLUDERS)
+        if largest is not None and not no_ledger:
+            budget_epsilon = _asked(budget_epsilon, _EPSILON, largest)
+            budget_delta = _asked(budget_delta, _DELTA, max_delta)
+        passphrase = None
+        if passphrase_file is not None or not keyring:
+            passphrase = _passphrase(passphrase_file, confirm=True)
+        party = Party.init(
+            folder,
+            invitation=invitation,
+            data=data,
+            passphrase=passphrase,
+            keyring=keyring,
+            name=name,
+            consent=cast(Any, consent),
+            max_epsilon=largest,
+            max_delta=max_delta,
+            min_colluders=min_colluders,
+            protocols=protocol,
+            exact_sums=exact_sums,
+            allow_insecure=allow_insecure,
+            accept_unbounded=accept_unbounded,
+            site_tables=site_tables,
+            budget_epsilon=budget_epsilon,
+            budget_delta=budget_delta,
+            keep_ledger=not no_ledger,
+            address=address,
+            socket=socket,
+            relay_uid=relay_uid,
+            keep_key_share=keep_key_share,
+            insecure_noise_seed=insecure_noise_seed,
+        )
+        say(console, f"{folder / 'party.toml'}: look through it, it says what you consent to")
+        say(console, f"send {folder / 'card.json'} to the coordinator's administrator")
+        say(console, "and to every other party, who runs cohort party peers add")
+        say(console, f"your key, to compare by telephone: {party.key}")
+
+
+@party_app.command(
+    epilog="Example:  cohort party encode rows.csv --schema schema.json --out rows.npy"
+)
+def encode(
+    table: Annotated[Path, typer.Argument(help="Rows: .csv, .parquet, …, or .toml: a query.")],
+    schema: Annotated[Path, typer.Option(help="The study's schema.json.")],
+    out: Annotated[Path, typer.Option(help="NumPy file to write; must not exist.")],
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse values outside the schema.")
+    ] = False,
+    debug: options.Debug = False,
+) -> None:
+    """Write what the rows of a table would contribute, row by row, for their owner to look at.
+
+    Private, as the table is: nobody else needs it, and no run reads it.
+    """
+    with refusals(debug) as console:
+        from ciphercohort.deploy.party import encode_table
+
+        names = encode_table(table, schema, out, strict=strict)
+        say(console, f"{out} is PRIVATE, one row for each of the table's: keep it here", "yellow")
+        say(console, f"columns: {', '.join(f'{k} {name}' for k, name in enumerate(names))}")
+
+
+@party_app.command()
+def start(
+    folder: Folder,
+    only: Annotated[
+        str | None, typer.Option(help="agent or node, where each runs as a user of its own.")
+    ] = None,
+    passphrase_file: PassphraseFile = None,
+    debug: options.Debug = False,
+) -> None:
+    """Run agent and SuperNode until stopped; both go on after a restart."""
+    with refusals(debug) as console:
+        from ciphercohort.deploy.party import Party
+        from ciphercohort.deploy.supervise import until_stopped
+
+        party = Party(folder)
+        settings = party.settings
+        logging.getLogger("parties").setLevel(logging.INFO)
+        passphrase = None
+        if only != "node":
+            passphrase = _passphrase(passphrase_file, has_entry=bool(settings.keyring))
+        with party.start(passphrase, only=cast(Any, only)):
+            del passphrase
+            if only != "node":
+                say(console, f"agent of {settings.name}: {settings.socket}")
+            if only != "agent":
+                say(console, f"SuperNode of {settings.name}: to {settings.superlink}")
+            until_stopped()
+
+
+@party_app.command(epilog="Example:  cohort party trusted --protocol encrypted-rows")
+def trusted(
+    protocol: Annotated[
+        str | None, typer.Option(help="List what an owner who takes part in this alone reads.")
+    ] = None,
+    as_json: options.AsJson = False,
+    debug: options.Debug = False,
+) -> None:
+    """Show what an owner has to trust: files with secrets, and what stands beside them."""
+    with refusals(debug):
+        import json
+
+        import sims
+        from ciphercohort.cli.trusted import Trusted
+        from parties.kernel.rooms import COVER, check_protocols
+
+        found = Trusted.of(Path(sims.__file__).parents[1])
+        if protocol is not None:
+            check_protocols([protocol])
+        if as_json:
+            typer.echo(json.dumps(found.to_dict(), indent=2))
+            return
+        for name in found.kernel if protocol is None else found.protocols[protocol]:
+            typer.echo(f"{found.lines[name]:6}  {name}")
+        for each, names in found.protocols.items():
+            what = "cover adds to one of the first two" if each == COVER else f"{each} needs"
+            typer.echo(f"{found.total(names):6}  lines in {len(names)} modules: {what}")
+        typer.echo(
+            f"{found.total(found.kernel):6}  lines: the whole kernel, secrets and all that they "
+            "load of this project, beside Python, " + ", ".join(found.libraries)
+        )
+        for what, names in (
+            ("reader: cells become rows", found.reader),
+            ("the rest of that process: store, ledger, settings", found.agent),
+            ("the verifier, a process without rows and keys", found.verifier),
+        ):
+            typer.echo(f"{found.total(names):6}  lines in {len(names)} modules: {what}")
+        typer.echo(
+            "of the kernel, the process with rows and keys loads what the protocols need that its "
+            "owner named (protocols in [policy] of party.toml; --protocol lists it); reader and "
+            "rest it may load. The last, where plans, certificates and messages are read, drives "
+            "it; what it can do is sign as this party, stop it, spend what the account allows, and "
+            "what the kernel's README says that it does not check"
+        )
+
+
+@party_app.command()
+def status(folder: Folder, as_json: options.AsJson = False, debug: options.Debug = False) -> None:
+    """Show the session that is going on, and plans that wait for consent."""
+    with refusals(debug):
+        import json
+
+        from ciphercohort.deploy.party import Party
+
+        found = Party(folder).status()
+        if as_json:
+            typer.echo(json.dumps(found))
+            return
+        words = f"session {found['session']}, after {found['step'] or 'nothing'}"
+        typer.echo(f"{found['party']}: {words if found['session'] else 'no session'}")
+        typer.echo(f"plans that wait for consent: {len(found['pending'])}")
+
+
+@party_app.command(
+    epilog="Examples:  cohort party consent FOLDER\n\ncohort party consent FOLDER --accept 3f2a91c0"
+)
+def consent(
+    folder: Folder,
+    accept: Annotated[str | None, typer.Option(help="Plan: its first 8 digits or more.")] = None,
+    refuse: Annotated[str | None, typer.Option(help="Plan: its first 8 digits or more.")] = None,
+    debug: options.Debug = False,
+) -> None:
+    """Show the plans that wait, in words; accept or refuse one."""
+    with refusals(debug):
+        from ciphercohort.deploy.party import Party
+
+        if accept and refuse:
+            raise ParameterError("accept and refuse are both given: choose one of them")
+        party = Party(folder)
+        if accept:
+            typer.echo(f"accepted: {party.accept(accept)}")
+            return
+        if refuse:
+            typer.echo(f"refused: {party.refuse(refuse)}")
+            return
+        pending = party.pending()
+        for words in pending.values():
+            stdout().print(words, markup=False)
+        if not pending:
+            typer.echo("no plan waits for consent")
+
+
+@party_app.command()
+def abort(folder: Folder, debug: options.Debug = False) -> None:
+    """End the session that is going on: the key share is erased and the run cannot finish."""
+    with refusals(debug):
+        from ciphercohort.deploy.party import Party
+
+        ended = Party(folder).abort()
+        typer.echo(f"session {ended} is over" if ended else "there was no session")
+
+
+@party_app.command()
+def statement(
+    folder: Folder,
+    out: Annotated[Path, typer.Option(help="File to write, for cohort audit transcript.")],
+    session: Annotated[str | None, typer.Option(help="Default: the latest.")] = None,
+    debug: options.Debug = False,
+) -> None:
+    """Sign what this party was asked in a session that is over, as a digest: no data, no key."""
+    with refusals(debug) as console:
+        from ciphercohort.deploy.party import Party
+
+        Party(folder).statement(out, session)
+        say(console, f"{out}: whoever audits the run gives it to cohort audit transcript")
+
+
+# -- peers ---------------------------------------------------------------------------------------
+
+
+@peers_app.command(epilog="Example:  cohort party peers add hospital-a card-b.json card-c.json")
+def add(
+    folder: Folder,
+    cards: Annotated[list[Path], typer.Argument(help="card.json of one party or more.")],
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Also where another key is known by the name.")
+    ] = False,
+    debug: options.Debug = False,
+) -> None:
+    """Know parties by their cards; compare each key with its owner by telephone."""
+    with refusals(debug) as console:
+        from ciphercohort.deploy.party import Party
+
+        for name, key in Party(folder).know(*cards, replace=replace).items():
+            say(console, f"{name}: {key}")
+        say(console, "compare each key with its owner by telephone before you consent to a plan")
+
+
+@peers_app.command("list")
+def show(folder: Folder, debug: options.Debug = False) -> None:
+    """Show every known party with its key, to compare by telephone; your own one first."""
+    with refusals(debug):
+        from ciphercohort.deploy.party import Party
+
+        party = Party(folder)
+        typer.echo(f"{party.name} (you): {party.key}")
+        for name, key in party.peers.items():
+            typer.echo(f"{name}: {key}")
+        if not party.peers:
+            typer.echo("no other party is known: every plan is refused; see cohort party peers add")
+
+
+@peers_app.command()
+def remove(
+    folder: Folder,
+    name: Annotated[str, typer.Argument(help="As cohort party peers list shows it.")],
+    debug: options.Debug = False,
+) -> None:
+    """Know a party no longer: plans with it are refused."""
+    with refusals(debug) as console:
+        from ciphercohort.deploy.party import Party
+
+        Party(folder).forget(name)
+        say(console, f"{name} is known no longer")
+
+
+# -- questions -----------------------------------------------------------------------------------
+
+
+def _passphrase(path: Path | None, *, has_entry: bool = False, confirm: bool = False) -> str | None:
+    """Of a file, of systemd, or of a person; None where the keyring has it."""
+    no_core_files()
+    if path is None and has_entry:
+        return None
+    if path is None and "CREDENTIALS_DIRECTORY" in os.environ:
+        path = Path(os.environ["CREDENTIALS_DIRECTORY"]) / CREDENTIAL
+    if path is not None:
+        if path.stat().st_mode & 0o077:
+            log.warning("other users can read the passphrase: chmod 600 %s", path)
+        return path.read_text(encoding="utf-8").rstrip("\n")
+    found: str = typer.prompt("Passphrase", hide_input=True, confirmation_prompt=confirm, err=True)
+    return found
+
+
+def _asked(given: Number | None, question: str, default: Number) -> Number:
+    """What an option says, else what a person at a terminal answers, else the default."""
+    if given is not None:
+        return given
+    found: Number = typer.prompt(question, default=default, err=True) if is_terminal() else default
+    return found
+
+
+def is_terminal() -> bool:
+    """Whether a person can be asked."""
+    return sys.stdin.isatty()

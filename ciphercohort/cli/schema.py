@@ -1,0 +1,223 @@
+"""The commands `cohort schema …`: write a first column schema, look at one."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ciphercohort.cli.console import refusals, say, stdout
+from ciphercohort.cli.options import Debug
+from ciphercohort.job.options import names_in
+from protocols.errors import ParameterError
+
+if TYPE_CHECKING:
+    from parties.reader.schema import Schema
+
+PUBLIC = (
+    "The sample must be PUBLIC (published, synthetic or made up): the schema repeats its ranges "
+    "and categories, and every party and the coordinator get to see it. Never make it from "
+    "private rows. Check every range and category before use."
+)
+
+schema_app = typer.Typer(
+    no_args_is_help=True,
+    help="The public description of the columns that all parties agree on.",
+)
+
+
+@schema_app.command(
+    epilog="Example:  cohort schema init public_sample.csv --label died --out schema.json"
+)
+def init(
+    sample: Annotated[Path, typer.Argument(help="Table (.csv, .parquet, …); must be PUBLIC.")],
+    label: Annotated[str | None, typer.Option(help="Column to predict, of few values.")] = None,
+    target: Annotated[
+        str | None, typer.Option(help="Or numeric columns to predict: Y1,Y2.")
+    ] = None,
+    positive: Annotated[
+        str | None, typer.Option(help="The label's positive value. Default: the larger.")
+    ] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option(help="Column to leave out; may be repeated.")
+    ] = None,
+    scaling: Annotated[
+        str | None,
+        typer.Option(
+            help="standard (typical value and spread) or range (low to high becomes -1 to 1). "
+            "Default: standard, with rows clipped to a norm; with targets range, unclipped."
+        ),
+    ] = None,
+    missing: Annotated[
+        str,
+        typer.Option(
+            help="Of columns with missing cells: refuse them, fill in the typical value, or that "
+            "with an indicator column beside it."
+        ),
+    ] = "refuse",
+    weight: Annotated[
+        str | None, typer.Option(help="Column that says how much a row counts, 0 or more.")
+    ] = None,
+    offset: Annotated[
+        str | None, typer.Option(help="Column that is added to a row's score, coefficient 1.")
+    ] = None,
+    log_offset: Annotated[
+        bool, typer.Option("--log-offset", help="The offset column holds exposures: add their log.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="JSON file to write; must not exist. Default: stdout.")
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Write a first schema from a PUBLIC sample, for a person to check.
+
+    The sample must be public: the schema repeats its ranges and categories to everyone.
+    """
+    with refusals(debug) as console:
+        import warnings
+        from typing import get_args
+
+        from parties.reader.infer import REGRESSION_SCALING, infer_schema
+        from parties.reader.look import missing_counts
+        from parties.reader.schema import Classes, Missing
+        from parties.reader.table import read_table
+
+        if (label is None) == (target is None):
+            raise ParameterError("give either --label, of few values, or --target, numeric columns")
+
+        if log_offset and offset is None:
+            raise ParameterError("log_offset needs the column: add --offset COLUMN")
+        if missing not in get_args(Missing):
+            choices = ", ".join(get_args(Missing))
+            raise ParameterError(f"missing={missing!r} is not one of {choices}")
+        if out is not None and out.exists():
+            raise ParameterError(f"out={str(out)!r} exists: choose another name, or delete it")
+        say(console, PUBLIC, "yellow")
+        predicted: Any = names_in(target) or label
+        # infer_schema refuses what it does not know
+        chosen: dict[str, Any] = dict(REGRESSION_SCALING) if target else {}
+        chosen |= {"scaling": scaling} if scaling else {}
+        chosen |= {"missing": missing, "weight": weight, "offset": offset, "log_offset": log_offset}
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            schema = infer_schema(
+                sample, predicted, positive, exclude=tuple(exclude or ()), several=True, **chosen
+            )
+        for warning in caught:
+            say(console, f"warning: {warning.message}", "yellow")
+        if isinstance(schema.label, Classes):
+            words = f"{schema.label.name} has {schema.label.outputs} classes"
+            say(console, f"{words}: models softmax and one-vs-rest predict such a label", "yellow")
+        if schema.row_norm is not None:
+            words = (
+                f"row_norm {schema.row_norm:g} is the middle length of a row: longer ones are "
+                "shortened to it, which saves privacy noise; without privacy set it to null"
+            )
+            say(console, words, "yellow")
+        if missing == "refuse":
+            table = read_table(sample, label=schema.label.name)
+            counts = missing_counts(table, schema)
+            gaps = [
+                column.name
+                for column, number in zip(schema.columns, counts, strict=False)
+                if number
+            ]
+            if gaps:
+                words = (
+                    f"warning: missing cells in {', '.join(gaps)}: this schema refuses such rows; "
+                    "--missing typical or --missing indicator fills them in"
+                )
+                say(console, words, "yellow")
+        if out is None:
+            sys.stdout.write(schema.to_json())
+            return
+        schema.save(out)
+        say(console, f"{len(schema.columns)} columns written to {out}")
+
+
+@schema_app.command(epilog="Example:  cohort schema check schema.json rows.csv")
+def check(
+    schema: Annotated[Path, typer.Argument(help="Schema file.")],
+    data: Annotated[Path, typer.Argument(help="A party's own table; nothing of it is sent.")],
+    strict: Annotated[bool, typer.Option("--strict", help="Refuse values outside.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Hold a party's own table against a schema; the report stays on this machine.
+
+    Every problem is named by its row in the file; no cell is shown.
+    """
+    with refusals(debug) as console:
+        from parties.reader.look import party_warnings
+        from parties.reader.moments import moment_notes
+        from parties.reader.schema import Schema
+        from parties.reader.shard import encode_shard
+
+        if data.suffix == ".json" and schema.suffix != ".json":
+            raise ParameterError(
+                f"the schema comes first, then the table: cohort schema check {data} {schema}"
+            )
+        known = Schema.load(schema)
+        shard = encode_shard(data, known, strict)
+        say(stdout(), f"{shard.rows:,} rows fit the schema; {shard.num_features} features")
+        # All others are refused.
+        absent = ", ".join(f"{name} {count:,}" for name, count in shard.counts.filled.items())
+        say(stdout(), f"missing cells: {absent or 'none'}")
+        for line in shard.counts.summary():
+            say(stdout(), line)
+        for words in (*moment_notes(known), *party_warnings(shard)):
+            say(console, f"warning: {words}", "yellow")
+        say(stdout(), "these figures are private: nothing here was sent")
+
+
+@schema_app.command()
+def show(
+    schema: Annotated[Path, typer.Argument(help="Schema file.")],
+    debug: Debug = False,
+) -> None:
+    """Show a schema as a table."""
+    with refusals(debug) as console:
+        from parties.reader.moments import moment_notes
+        from parties.reader.schema import Schema
+
+        known = Schema.load(schema)
+        _print(known)
+        for words in moment_notes(known):
+            say(console, f"warning: {words}", "yellow")
+
+
+def _print(schema: Schema) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from parties.reader.schema import Label, NumericColumn, Targets
+
+    table = Table(title=Text(f"{len(schema.columns)} columns"))
+    for name in ("Column", "Kind", "Range or categories", "Typical ± spread", "Missing"):
+        table.add_column(name, overflow="fold")
+    for column in schema.columns:
+        if isinstance(column, NumericColumn):
+            spread = "" if column.typical is None else f"{column.typical:g}"
+            spread += "" if column.spread is None else f" ± {column.spread:g}"
+            cells = ("numeric", f"{column.low:g} to {column.high:g}", spread)
+        else:
+            cells = ("categorical", ", ".join(column.categories), column.typical or "")
+        table.add_row(*map(Text, (column.name, *cells, column.missing)))
+    screen, label = stdout(), schema.label
+    screen.print(table)
+    if isinstance(label, Targets):
+        for column in label.columns:
+            say(screen, f"target: {column.name}, {column.low:g} to {column.high:g}")
+    elif not isinstance(label, Label):
+        say(screen, f"label: {label.name}, one of {', '.join(label.classes)}")
+    else:
+        say(screen, f"label: {label.name}, {label.positive} (positive) or {label.negative}")
+    if (weight := schema.weight) is not None:
+        say(screen, f"weight: {weight.name}, 0 to {weight.bound:g}")
+    if (offset := schema.offset) is not None:
+        added = "its logarithm is added" if offset.log else "added to scores"
+        say(screen, f"offset: {offset.name}, {offset.low:g} to {offset.high:g}, {added}")
+    norm = "none" if schema.row_norm is None else f"{schema.row_norm:g}"
+    say(screen, f"scaling: {schema.scaling}; row norm: {norm}")
+    say(screen, f"{schema.num_features} features with the bias; digest {schema.digest()}")

@@ -1,0 +1,1 @@
+"""A run across machines: centre, hospitals, Flower."""

@@ -1,0 +1,382 @@
+"""The centre of a run across machines, from Python; `cohort coordinator …` calls what is here."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ciphercohort.after.inference import Inference
+from ciphercohort.after.judged import Evaluation
+from ciphercohort.deploy import flower_commands
+from ciphercohort.deploy.check import check_deployed
+from ciphercohort.deploy.deployed import (
+    DeployedRun,
+    finished_run,
+    following,
+    is_first,
+    plan_template,
+    session_fields,
+)
+from ciphercohort.deploy.drive import drive, registered
+from ciphercohort.deploy.evaluation import evaluation_plan, finished_evaluation
+from ciphercohort.deploy.inference import Drive, infer_deployed
+from ciphercohort.deploy.supervise import Background, Program, supervised
+from ciphercohort.job.config import (
+    DEFAULT_DELTA,
+    training_fields,
+)
+from ciphercohort.job.layout import MODEL
+from ciphercohort.job.options import DeployOptions, FilePath
+from ciphercohort.results.exact_sums import exact_words
+from ciphercohort.results.predict import ReleasedModel, load_model
+from coordinator import setup
+from coordinator.deployment import create_session
+from coordinator.errors import AbortedError
+from coordinator.settings import SESSIONS, Settings
+from coordinator.status import sessions
+from parties.reader.schema import Schema
+from protocols.exchange.cards import Card
+from protocols.exchange.messages import public_bytes
+from protocols.exchange.serialise import to_plain
+from protocols.plan.kinds import plan_from_dict
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+Tell = Callable[[str], None]
+
+
+class Coordinator(Background):
+    """The coordinating centre's folder, on the centre's machine; it holds no secret of a party.
+
+        centre = Coordinator.init("centre", schema="schema.json", public="centre.org:9092")
+        # send centre.invitation to every party; each sends its card.json back
+        centre.admit("card-a.json", "card-b.json", "card-c.json")
+        centre.start()                # in the background, until stop()
+        run = centre.run()            # waits for all parties and their consent
+        run.model.coefficients
+        centre.evaluate(run.model)
+
+    `Coordinator("centre")` opens a folder that is there. `with centre.start(): …` stops at the end
+    of the block.
+
+    Raises:
+        ParameterError: the folder has no coordinator.toml, or a field of it is out of range.
+    """
+
+    def __init__(self, folder: FilePath) -> None:
+        super().__init__(f"coordinator {str(folder)!r}")
+        self.settings = Settings.load(Path(folder))
+
+    @classmethod
+    def init(
+        cls,
+        folder: FilePath,
+        *,
+        schema: FilePath,
+        public: str | None = None,
+        fleet: str = "127.0.0.1:9092",
+        control: str = "127.0.0.1:9093",
+        serverappio: str = "127.0.0.1:9091",
+        step_seconds: float = 3600.0,
+        session_seconds: float = 86400.0,
+        **options: Unpack[DeployOptions],
+    ) -> Coordinator:
+        """Make the folder: identity, certificates, coordinator.toml and the invitation.
+
+        Args:
+            folder: new, or empty.
+            schema: file of the public column schema.
+            public: HOST:PORT that the parties dial; as fleet.
+            fleet: HOST:PORT bound for them.
+            control: bound for `run`.
+            serverappio: bound for own processes.
+            step_seconds: longest wait for one step.
+            session_seconds: longest run.
+            options: of `cohort coordinator init --help`, by name; epsilon = 1 against one
+                colluding party unless another promise or `no_privacy=True` is given.
+
+        Raises:
+            CohortError: the folder is in use, or an option is refused. Nothing is written then.
+        """
+        training = training_fields("Coordinator.init", options)
+        setup.init_coordinator(
+            Path(folder),
+            Schema.load(Path(schema)).to_dict(),
+            {
+                "fleet": fleet,
+                "control": control,
+                "serverappio": serverappio,
+                "public": public or fleet,
+            },
+            training,
+            {"step_seconds": step_seconds, "session_seconds": session_seconds},
+        )
+        return cls(folder)
+
+    @property
+    def folder(self) -> Path:
+        """Where everything of the centre is."""
+        return self.settings.folder
+
+    @property
+    def invitation(self) -> Path:
+        """The file for every party's administrator."""
+        return self.folder / setup.INVITATION
+
+    @property
+    def key(self) -> str:
+        """The centre's verification key, which parties compare by telephone."""
+        return public_bytes(self.settings.signing_key())
+
+    def admit(self, *cards: FilePath) -> list[Card]:
+        """Take parties in by their card.json files.
+
+        Raises:
+            ParameterError: a file is no card, or a party has another key or schema than before.
+        """
+        return [setup.admit(self.settings, Path(card)) for card in cards]
+
+    def start(self) -> Coordinator:
+        """Run the SuperLink in the background, until `stop`; it is started again if it dies.
+
+        Raises:
+            ParameterError: it runs already.
+        """
+        with self.starting() as stack:
+            flower_commands.write_connection(self.settings)
+            stack.enter_context(supervised(_superlink(self.settings)))
+            stack.enter_context(_registering(self.settings))
+        return self
+
+    def run(self, session: str | None = None, tell: Tell = print) -> DeployedRun:
+        """Train with every admitted party; returns once the model is there.
+
+        The SuperLink has to run, here (`start`) or in another process.
+
+        Args:
+            session: go on with this one, which was interrupted.
+            tell: is told of sessions, phases, and of parties that it waits for.
+
+        Raises:
+            AbortedError: the run ended without a model; the message says why, `culprit` by whom.
+            CohortError: no plan can be certified, or parties are not connected in time.
+        """
+        name, see = session or self._begin(), self._driving(tell)
+        see(name)
+        if is_first(self.settings, name):
+            name = following(self.settings, name) or self._begin(name)
+            tell("the second moment is summed; training follows on whitened rows")
+            see(name)
+        return finished_run(self.settings, name)
+
+    def run_on(
+        self,
+        superlink: str,
+        *,
+        root_certificates: FilePath | None = None,
+        parties: int = 3,
+        tell: Tell = print,
+    ) -> ReleasedModel:
+        """Train on a SuperLink that somebody else operates, whose nodes start their own agents.
+
+        Args:
+            superlink: HOST:PORT that takes commands there.
+            root_certificates: file; default: those of the system.
+            parties: sites to wait for.
+            tell: is told of the run's phases.
+
+        Raises:
+            ProtocolError: the SuperLink does not answer, or the run fails.
+        """
+        return load_model(self._run_on(superlink, root_certificates, parties, tell) / MODEL)
+
+    def _run_on(
+        self, superlink: str, root_certificates: FilePath | None, parties: int, tell: Tell
+    ) -> Path:
+        from ciphercohort.deploy.superlink import run_on
+
+        roots = None if root_certificates is None else Path(root_certificates)
+        return run_on(self.settings, superlink, roots=roots, parties=parties, tell=tell)
+
+    def evaluate(
+        self,
+        model: ReleasedModel | FilePath,
+        *,
+        epsilon: float | None = None,
+        delta: float = DEFAULT_DELTA,
+        colluders: int = 0,
+        rows: str = "all",
+        parties: Sequence[str] = (),
+        threshold: float = 0.5,
+        sites: Sequence[str] = (),
+        however_noisy: bool = False,
+        session: str | None = None,
+        tell: Tell = print,
+    ) -> Evaluation:
+        """Judge a model on rows of admitted parties, by one secure sum.
+
+        Args:
+            model: a model.json, or what `load_model` gives, with the schema of this folder.
+            epsilon: the promise; None: sums are exact.
+            delta: its failure probability.
+            colluders: parties that may pool what they see.
+            rows: `all`, or `held-out`: those that parties held back from its training here.
+            parties: only these; default: all, or all that trained it.
+            threshold: probability above which a row counts as positive.
+            sites: parties that consent to a table of their own.
+            however_noisy: also where noise will leave nothing of the figures.
+            session: go on with this one, which was interrupted.
+            tell: as of `run`.
+
+        Raises:
+            CohortError: as of `run`; or the model has another schema.
+        """
+        known = model if isinstance(model, ReleasedModel) else load_model(Path(model))
+        name = session or create_session(
+            self.settings,
+            evaluation_plan(
+                self.settings,
+                known,
+                epsilon=epsilon,
+                delta=delta,
+                colluders=colluders,
+                rows=rows,
+                parties=tuple(parties),
+                threshold=threshold,
+                sites=tuple(sites),
+                however_noisy=however_noisy,
+            ),
+        )
+        self._driving(tell)(name)
+        return finished_evaluation(self.settings, name, known)
+
+    def infer(
+        self,
+        model: ReleasedModel | FilePath,
+        *,
+        epsilon: float | None = None,
+        delta: float = DEFAULT_DELTA,
+        colluders: int = 0,
+        session: str | None = None,
+        tell: Tell = print,
+    ) -> tuple[Path, Inference]:
+        """Standard errors and intervals of a model, by a few secure sums, each a session.
+
+        Args:
+            model: as of `evaluate`.
+            epsilon: the promise of all sums together; None: they are exact.
+            delta: its failure probability.
+            colluders: parties that may pool what they see.
+            session: go on with the series that began with this one.
+            tell: as of `run`.
+
+        Returns:
+            inference.json in the folder of the first session, and what it holds.
+
+        Raises:
+            CohortError: as of `run`; or the model has another schema, or no inference.
+        """
+        known = model if isinstance(model, ReleasedModel) else load_model(Path(model))
+        return infer_deployed(
+            self.settings,
+            known,
+            self._driving(tell),
+            epsilon=epsilon,
+            delta=delta,
+            colluders=colluders,
+            first=session,
+        )
+
+    def check(
+        self,
+        *,
+        epsilon: float | None = None,
+        delta: float = DEFAULT_DELTA,
+        colluders: int = 0,
+        session: str | None = None,
+        tell: Tell = print,
+    ) -> tuple[Path, Mapping[str, Any]]:
+        """Count the empty cells of each column over every party's rows, by one secure sum.
+
+        Args:
+            epsilon: the promise; None: the sum is exact.
+            delta: its failure probability.
+            colluders: parties that may pool what they see.
+            session: go on with this one.
+            tell: as of `run`.
+
+        Returns:
+            missing.json in the session's folder, and what it holds.
+
+        Raises:
+            CohortError: as of `run`; or the schema fills nothing in.
+        """
+        return check_deployed(
+            self.settings,
+            self._driving(tell),
+            epsilon=epsilon,
+            delta=delta,
+            colluders=colluders,
+            first=session,
+        )
+
+    def status(self) -> list[dict[str, Any]]:
+        """Every run, the latest first: progress, parties, phases, bytes; no data."""
+        return sessions(self.folder / SESSIONS)
+
+    def _begin(self, before: str | None = None) -> str:
+        plan, wanted = plan_template(self.settings, before)
+        return create_session(self.settings, plan, to_plain(wanted), before)
+
+    def _driving(self, tell: Tell) -> Drive:
+        """Sees one session after another through to its end, to its final status.
+
+        Exact sums are told of once, before the first of them.
+        """
+        told = list[str]()
+
+        def see(session: str) -> dict[str, Any]:
+            tell(f"session {session}")
+            plan = plan_from_dict(session_fields(self.settings, session)["plan"])
+            if plan.opens_exact_sums and not told:
+                told.append(exact_words(True))
+                tell(*told)
+            status = drive(self.settings, session, tell)
+            if status["state"] != "finished":
+                raise AbortedError(status["reason"], session, status["culprit"])
+            return status
+
+        return see
+
+
+def _superlink(settings: Settings) -> Program:
+    return Program(
+        name="SuperLink",
+        command=flower_commands.superlink(settings),
+        environment=flower_commands.environment(settings.folder),
+        log_path=settings.folder / "logs" / "superlink.log",
+    )
+
+
+@contextmanager
+def _registering(settings: Settings) -> Iterator[None]:
+    """Make admitted parties known to the SuperLink, within a second or so."""
+    stopping = threading.Event()
+
+    def register() -> None:
+        known: set[str] = set()
+        while not stopping.wait(1.0):
+            if set(settings.cards()) - known:
+                known = registered(settings)
+
+    thread = threading.Thread(target=register, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        thread.join(flower_commands.COMMAND_SECONDS)

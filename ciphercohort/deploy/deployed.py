@@ -1,0 +1,212 @@
+"""What a deployment shares with `cohort simulate`: how a plan is chosen, how a model is written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ciphercohort.job.config import SimulationConfig
+from ciphercohort.job.figures import check_kind, figures_of, new_draw, settled
+from ciphercohort.job.inputs import GIVEN, with_inputs
+from ciphercohort.job.layout import REPORT
+from ciphercohort.report.release import Release
+from ciphercohort.report.release_report import render_release
+from ciphercohort.results.cover_words import with_cover
+from ciphercohort.results.documents import write_text
+from ciphercohort.results.plan_figures import run_words
+from ciphercohort.results.predict import ReleasedModel, load_model
+from ciphercohort.results.shown import Shown
+from coordinator.costs import Costs
+from coordinator.deployment import OUTCOME, SESSION
+from coordinator.log import TRANSCRIPT
+from coordinator.replay import evidence as read_evidence
+from coordinator.settings import SCHEMA, Settings
+from coordinator.status import read_status
+from parties.reader.schema import Schema
+from protocols.errors import ParameterError
+from protocols.exchange.serialise import from_plain
+from protocols.exchange.transcript import verify
+from protocols.plan.kinds import plan_from_dict
+from protocols.plan.published import published
+from protocols.plan.run_plan import Member, RunPlan
+from protocols.privacy.calibrate.calibration import calibrate
+from protocols.privacy.calibrate.figures import Wanted
+from protocols.privacy.certificates.mechanism import Mechanism
+from protocols.sums.objectives import MomentObjective
+from protocols.sums.plan import GradientPlan
+
+UNKNOWN = "00" * 32
+MESSAGE_BYTES = 100_000_000
+
+
+def plan_template(settings: Settings, before: str | None = None) -> tuple[RunPlan, Wanted]:
+    """The plan of the next run, but for session and commitments, and what was asked for.
+
+    before: the finished session whose second moment it whitens rows by; without it, where rows are
+    to be whitened, the next run is the one that sums it.
+
+    Raises:
+        CohortError: too few parties, or no certified setting for their rows.
+    """
+    cards, schema = settings.cards(), Schema.load(settings.folder / SCHEMA)
+    for card in cards.values():
+        if card.schema != schema.digest():
+            raise ParameterError(f"party {card.name!r} uses another schema than {SCHEMA}")
+    try:
+        config = SimulationConfig(parties=len(cards), **settings.training)
+    except TypeError as error:
+        raise ParameterError(f"[training] of coordinator.toml: {error}") from None
+    rows = [card.rows for card in cards.values()]
+    if before is None:
+        check_kind(schema, config.model)
+        found = calibrate(figures_of(schema, rows, new_draw(config)), config.wanted())
+    else:
+        wanted = from_plain(Wanted, session_fields(settings, before)["wanted"])
+        shown = read_evidence(settings.session_folder(before))
+        found = settled(schema, rows, wanted, shown)
+    plan = found.first_plan if found.first is not None else found.plan
+    return plan("template", members_of(settings)).fit_messages(MESSAGE_BYTES), found.wanted
+
+
+def members_of(settings: Settings) -> tuple[Member, ...]:
+    """All admitted parties, but for their commitments."""
+    return tuple(
+        Member(name=card.name, rows=card.rows, verify_key=card.identity, commitment=UNKNOWN)
+        for card in settings.cards().values()
+    )
+
+
+def following(settings: Settings, session: str) -> str | None:
+    """The session that whitens rows by the second moment of this one, if there is one already."""
+    for path in settings.session_folder(session).parent.glob(f"*/{SESSION}"):
+        if session_fields(settings, path.parent.name).get("before") == session:
+            return path.parent.name
+    return None
+
+
+def session_fields(settings: Settings, session: str) -> dict[str, Any]:
+    """What a session was created with, see `create_session`."""
+    text = (settings.session_folder(session) / SESSION).read_text(encoding="utf-8")
+    fields: dict[str, Any] = json.loads(text)
+    return fields
+
+
+def agreed_and_opened(settings: Settings, session: str) -> tuple[RunPlan, NDArray[np.float64]]:
+    """The plan of a finished session, as all parties signed it, and what it opened."""
+    outcome = _outcome(settings.session_folder(session))
+    return plan_from_dict(outcome["plan"]), np.array(outcome["weights"])
+
+
+def shared_schema(settings: Settings, model: ReleasedModel) -> Schema:
+    """The schema of the folder, by which parties encode their rows.
+
+    Raises:
+        ParameterError: the model has another one.
+    """
+    schema = Schema.load(settings.folder / SCHEMA)
+    if model.schema.digest() != schema.digest():
+        raise ParameterError(
+            f"the model has another schema than {SCHEMA}: parties encode their rows by the latter"
+        )
+    return schema
+
+
+def is_first(settings: Settings, session: str) -> bool:
+    """Whether a session sums a second moment, for one that comes after it."""
+    plan = plan_from_dict(session_fields(settings, session)["plan"])
+    return isinstance(plan, GradientPlan) and isinstance(plan.task, MomentObjective)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class DeployedRun(Shown):
+    """What the centre has of a finished run: a model and its promise; no row, and no score.
+
+    folder: of the session: model.json, plan.json and the log of messages; plan; model: what was
+    released, in the data's own units too; status: as `Coordinator.status` has it.
+    """
+
+    folder: Path
+    plan: RunPlan
+    model: ReleasedModel
+    status: Mapping[str, Any]
+
+    @property
+    def session(self) -> str:
+        """Its name."""
+        return self.folder.name
+
+    @property
+    def insecure(self) -> bool:
+        """Whether a toy ring was used."""
+        return self.model.insecure
+
+    def __repr__(self) -> str:
+        return f"DeployedRun({self.session}: {run_words(self.plan)})"
+
+
+def finished_run(settings: Settings, session: str) -> DeployedRun:
+    """Write the documents of a finished session, see `Release.documents`, and its report.
+
+    model.json is in the data's own units; certificate.json is of a run with privacy; report.html
+    and run.json are of a run whose costs were kept.
+
+    Raises:
+        ProtocolError: the transcript is broken.
+    """
+    folder = settings.session_folder(session)
+    plan, released = agreed_and_opened(settings, session)
+    schema, costs = Schema.load(settings.folder / SCHEMA), _costs(folder)
+    private = plan.privacy is not None
+    found = Mechanism.from_plan(plan, schema.norm_bound).certificate if private else None
+    weights, scaling = published(plan, released, schema.bias)
+    release = Release(
+        plan=plan,
+        schema=schema,
+        schema_from=GIVEN,
+        weights=weights,
+        released=released,
+        scaling=scaling,
+        transcript_head=transcript_head(folder),
+        noise="system" if private else "none",
+        certificate=with_inputs(with_cover(found, plan), GIVEN, private=private),
+        costs=costs,
+        missing=_outcome(folder)["missing"],
+        exact_sums=plan.opens_exact_sums,
+    )
+    for name, text in release.documents().items():
+        write_text(folder / name, text)
+    if costs is not None:
+        write_text(folder / REPORT, render_release(release))
+    return DeployedRun(
+        folder=folder,
+        plan=plan,
+        model=load_model(folder),
+        status=read_status(folder) or {},
+    )
+
+
+def _outcome(folder: Path) -> dict[str, Any]:
+    fields: dict[str, Any] = json.loads((folder / OUTCOME).read_text(encoding="utf-8"))
+    return {"missing": [], **fields}
+
+
+def _costs(folder: Path) -> Costs | None:
+    """Of the process that finished the run; None where an earlier version did."""
+    kept = _outcome(folder).get("costs")
+    return None if kept is None else Costs(**kept)
+
+
+def transcript_head(folder: Path) -> str:
+    """Head of a session's hash chain.
+
+    Raises:
+        ProtocolError: the chain is broken.
+    """
+    lines = (folder / TRANSCRIPT).read_text(encoding="utf-8").splitlines()
+    return verify(map(json.loads, lines))

@@ -1,0 +1,122 @@
+"""An evaluation across machines: its plan, and what its outcome says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ciphercohort.after.judged import ALL, HELD_OUT, Evaluation, judged
+from ciphercohort.after.judging import check_noise, objective
+from ciphercohort.after.sums import Opened, sums_wanted
+from ciphercohort.deploy.deployed import UNKNOWN, agreed_and_opened, shared_schema, transcript_head
+from ciphercohort.job.figures import figures_of
+from ciphercohort.results.predict import ReleasedModel
+from coordinator.deployment import OUTCOME
+from coordinator.settings import Settings
+from protocols.errors import ParameterError
+from protocols.plan.run_plan import Member, RunPlan
+from protocols.privacy.calibrate.one_sum import plan_sum
+from protocols.privacy.certificates.mechanism import Mechanism
+from protocols.statistics.evaluation.figures import LEAST
+from protocols.sums.plan import GradientPlan
+
+
+def evaluation_plan(
+    settings: Settings,
+    model: ReleasedModel,
+    *,
+    epsilon: float | None,
+    delta: float,
+    colluders: int,
+    rows: str = ALL,
+    parties: tuple[str, ...] = (),
+    threshold: float = 0.5,
+    bins: int | None = None,
+    sites: tuple[str, ...] = (),
+    least: int = LEAST,
+    however_noisy: bool = False,
+) -> GradientPlan:
+    """The plan of one sum over rows of admitted parties, but for session and commitments.
+
+    rows: `ALL`, or `HELD_OUT`: those that the parties held back when they trained this model here.
+    parties: empty: all that are admitted, or that trained it. however_noisy: see `check_noise`.
+
+    Raises:
+        ParameterError: the model is for another schema, no rows were held back from its training,
+            or a name is no party's, or a site's that is too small.
+    """
+    cards, schema = settings.cards(), shared_schema(settings, model)
+    if rows not in (ALL, HELD_OUT):
+        raise ParameterError(f"rows={rows!r} is not {ALL} or {HELD_OUT}")
+    held_out = None
+    if rows == HELD_OUT:
+        trained = _training(settings, model)
+        parties = parties or trained.names
+        held_out = trained.held_out and replace(trained.held_out, judged=True)
+    chosen = {name: cards.get(name) for name in parties or cards}
+    known = {name: card for name, card in chosen.items() if card is not None}
+    if len(known) < len(chosen):
+        raise ParameterError(f"{', '.join(chosen.keys() - known.keys())}: no such admitted party")
+    figures = figures_of(schema, (card.rows for card in known.values()), held_out)
+    sizes = dict(zip(known, figures.rows_by_party, strict=True))
+    for name in sites:
+        if sizes.get(name, 0) < least:
+            raise ParameterError(f"sites={name}: no party of {least} rows or more has this name")
+    if figures.rows < least:
+        raise ParameterError(f"fewer than {least} rows: figures would tell of single ones")
+    task = objective(
+        model, private=epsilon is not None, threshold=threshold, bins=bins, sites=sites
+    )
+    wanted = sums_wanted(epsilon, delta, colluders)
+    plan = plan_sum(figures, wanted, task)
+    check_noise(plan, wanted, sizes, however_noisy=however_noisy)
+    if plan.privacy:
+        Mechanism.from_plan(plan, figures.norm_bound).require()
+    members = tuple(
+        Member(name=name, rows=card.rows, verify_key=card.identity, commitment=UNKNOWN)
+        for name, card in known.items()
+    )
+    return plan.among("template", members)
+
+
+def _training(settings: Settings, model: ReleasedModel) -> RunPlan:
+    """The plan that a model was trained by.
+
+    Raises:
+        ParameterError: no session of this folder, or no rows were held back from it.
+    """
+    session = model.session or "unknown"
+    if not (settings.session_folder(session) / OUTCOME).exists():
+        raise ParameterError(
+            f"the model's session {model.session!r} is none that finished in {settings.folder}: "
+            "nobody knows which rows were held back from it"
+        )
+    plan, _ = agreed_and_opened(settings, session)
+    if plan.held_out is None:
+        raise ParameterError(
+            f"no rows were held back from session {model.session}: train with held_out = 0.2 under "
+            "[training] of coordinator.toml, or judge the model on all rows"
+        )
+    return plan
+
+
+def finished_evaluation(
+    settings: Settings, session: str, model: ReleasedModel, least: int = LEAST
+) -> Evaluation:
+    """Write evaluation.json of a finished session.
+
+    Raises:
+        ParameterError: the session was no evaluation. ProtocolError: its transcript is broken.
+    """
+    folder = settings.session_folder(session)
+    plan, values = agreed_and_opened(settings, session)
+    if not isinstance(plan, GradientPlan):
+        raise ParameterError(f"session {session!r} was no evaluation")
+    opened = Opened(
+        plan=plan,
+        values=values,
+        norm_bound=model.schema.norm_bound,
+        head=transcript_head(folder),
+    )
+    found = judged(model, opened, noise="system" if plan.privacy else "none", least=least)
+    found.write(folder)
+    return found

@@ -1,0 +1,177 @@
+"""Standard errors across machines: the sums of `after.inference`, each a session of its own.
+
+The first session's name stands for all: its folder gets inference.json and inference.tex, and an
+interrupted series goes on by it, opening no sum twice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ciphercohort.after.inference import Inference, infer_by
+from ciphercohort.after.sums import SumSeries, sums_wanted
+from ciphercohort.deploy.deployed import (
+    agreed_and_opened,
+    members_of,
+    session_fields,
+    shared_schema,
+    transcript_head,
+)
+from ciphercohort.job.layout import INFERENCE, TABLE
+from ciphercohort.results.documents import to_json, write_text
+from ciphercohort.results.exact_sums import exact_fields
+from ciphercohort.results.predict import ReleasedModel
+from ciphercohort.results.result import Array
+from coordinator.deployment import OUTCOME, SESSION, create_session
+from coordinator.settings import SESSIONS, Settings
+from parties.reader.schema import Schema
+from parties.reader.views import by_range
+from protocols.errors import ParameterError, ProtocolError
+from protocols.plan.held_out import HeldOut
+from protocols.plan.run_plan import RunPlan
+from protocols.privacy.calibrate.figures import Wanted
+from protocols.privacy.certificates.mechanism import Mechanism
+from protocols.privacy.loss.accounting import compose
+from protocols.sums.plan import GradientPlan
+
+SERIES, NUMBER = "series", "number"
+Drive = Callable[[str], dict[str, Any]]
+"""Sees a session through, and returns its final status."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeployedSums(SumSeries):
+    """Over the rows of all admitted parties.
+
+    sessions: of the sums so far, in order; those that are there already are read or gone on with.
+    """
+
+    settings: Settings
+    drive: Drive
+    sessions: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(
+        cls,
+        settings: Settings,
+        drive: Drive,
+        schema: Schema,
+        wanted: Wanted,
+        first: str | None,
+        held_out: HeldOut | None = None,
+    ) -> DeployedSums:
+        """first: the session that began a series to go on with; held_out: which rows, None: all."""
+        sizes = {card.name: card.rows for card in settings.cards().values()}
+        return cls(
+            schema=schema,
+            sizes=sizes,
+            wanted=wanted,
+            held_out=held_out,
+            settings=settings,
+            drive=drive,
+            sessions=_series(settings, first) if first else [],
+        )
+
+    def ran(self, template: GradientPlan) -> tuple[GradientPlan, Array, str]:
+        """A session of its own, or the one that is there."""
+        plan = template.among("template", members_of(self.settings))
+        number = len(self.done)
+        if number == len(self.sessions):
+            series = {SERIES: self.sessions[0] if self.sessions else None, NUMBER: number}
+            self.sessions.append(create_session(self.settings, plan, series))
+        session = self.sessions[number]
+        if session_fields(self.settings, session)["plan"] != json.loads(json.dumps(plan.to_dict())):
+            raise ParameterError(
+                f"session {session!r} is of another series: give the model, epsilon, delta and "
+                "colluders that it began with, or leave --session out"
+            )
+        status = self.drive(session)
+        if status["state"] != "finished":
+            raise ProtocolError(str(status["reason"]), culprit=status.get("culprit"))
+        agreed, values = agreed_and_opened(self.settings, session)
+        if not isinstance(agreed, GradientPlan):
+            raise AssertionError("a sum has a plan of sums")
+        return agreed, values, transcript_head(self.settings.session_folder(session))
+
+
+def _series(settings: Settings, first: str) -> list[str]:
+    """Sessions of a series, in order."""
+    if SERIES not in session_fields(settings, first).get("wanted", {}):
+        raise ParameterError(f"session {first!r} began no series of sums")
+    found = {0: first}
+    for path in (settings.folder / SESSIONS).glob(f"*/{SESSION}"):
+        wanted = session_fields(settings, path.parent.name)["wanted"]
+        if wanted.get(SERIES) == first:
+            found[wanted[NUMBER]] = path.parent.name
+    return [found[number] for number in sorted(found)]
+
+
+def infer_deployed(
+    settings: Settings,
+    model: ReleasedModel,
+    drive: Drive,
+    *,
+    epsilon: float | None,
+    delta: float,
+    colluders: int,
+    first: str | None = None,
+) -> tuple[Path, Inference]:
+    """A table of coefficients at a model, over the rows of all admitted parties.
+
+    Of a model that was trained in this folder, over the rows that it was trained on.
+
+    drive: sees a session through; epsilon, delta: of all its sums together; first: the session that
+    began a series to go on with.
+
+    Raises:
+        ParameterError: the model is for another schema, or has no inference. PrivacyError: too few
+            rows for the noise. ProtocolError: a sum was aborted.
+    """
+    schema = shared_schema(settings, model)
+    own, trained = by_range(schema, private=epsilon is not None), _trained(settings, model.session)
+    held_out = trained[0].held_out if trained else None
+    wanted = sums_wanted(epsilon, delta, colluders)
+    sums = DeployedSums.of(settings, drive, own, wanted, first, held_out)
+    found = infer_by(sums, schema, model.weights, model.model)
+    promise = {"epsilon": epsilon, "delta": delta, "colluders": colluders}
+    body = {
+        **exact_fields(epsilon is None),
+        "inference": found.rows(),
+        "inference_about": found.about(),
+        "privacy": promise if epsilon is not None else None,
+        "privacy_with_training": _together(trained, schema, sums),
+        "trained_in": model.session,
+        "sessions": sums.sessions,
+        "plans": [opened.plan.digest() for opened in sums.done],
+        "transcripts": [opened.head for opened in sums.done],
+    }
+    folder = settings.session_folder(sums.sessions[0])
+    write_text(folder / INFERENCE, to_json(body))
+    write_text(folder / TABLE, found.latex())
+    return folder / INFERENCE, found
+
+
+def _trained(settings: Settings, session: str) -> list[RunPlan]:
+    """Plans of the training in this folder and of the sum before it; none: it was elsewhere."""
+    found: list[RunPlan] = []
+    while session and (settings.session_folder(session) / OUTCOME).is_file():
+        found.append(agreed_and_opened(settings, session)[0])
+        session = session_fields(settings, session).get("before") or ""
+    return found
+
+
+def _together(trained: list[RunPlan], schema: Schema, sums: DeployedSums) -> Any:
+    """epsilon and delta of training and inference; None: one has no promise, or is not known."""
+    first = trained[0].privacy if trained else None
+    if first is None or sums.wanted.epsilon is None:
+        return None
+    spent = [Mechanism.from_plan(plan, schema.norm_bound) for plan in trained]
+    spent += sums.mechanisms
+    whole = first.delta + sums.wanted.delta
+    rest = whole - sum(each.additive_delta for each in spent)
+    events = [event for each in spent for event in each.events]
+    return {"epsilon": compose(events, delta=rest), "delta": whole}

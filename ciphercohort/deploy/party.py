@@ -1,0 +1,373 @@
+"""A data owner of a run across machines, from Python; `cohort party …` calls what is here."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from ciphercohort.deploy import flower_commands
+from ciphercohort.deploy.supervise import Background, Program, child, supervised
+from ciphercohort.job.options import FilePath
+from parties import launch
+from parties.agent import settings as files
+from parties.agent.frames import CONSENT, GIVE_UP, STATEMENT, STATUS, AgentClient
+from parties.agent.setup import MAX_DELTA, MAX_EPSILON, init_party
+from parties.agent.vault import new_entry, read_entry
+from parties.kernel.rooms import EVERY
+from parties.reader.schema import Classes, Label, Schema, Targets
+from parties.reader.shard import encode_shard
+from protocols import errors
+from protocols.errors import ParameterError
+from protocols.exchange.cards import Card, spoken
+from protocols.exchange.private_files import write_private
+from protocols.names import DEFAULT_COLLUDERS
+
+log = logging.getLogger(__name__)
+
+# From the request to the end of an agent's process.
+_STOP_SECONDS = 15.0
+
+
+class Party(Background):
+    """One data owner's folder, on this owner's machine.
+
+        hospital = Party.init(
+            "hospital-a", invitation="invitation.json", data="rows.csv", passphrase=getpass()
+        )
+        hospital.know("card-b.json", "card-c.json")  # compare their keys by telephone
+        hospital.start(getpass())                    # in the background, until stop()
+        print(*hospital.pending().values())
+        hospital.accept("3f2a91c0")
+
+    `Party("hospital-a")` opens a folder that is there. `start`, `stop` and `with` as of a
+    `Coordinator`. Whatever asks the agent (`status`, `pending`, `accept`, …) may be called from
+    another process of the same user.
+
+    Raises:
+        ParameterError: the folder has no party.toml, or a field of it is out of range.
+    """
+
+    def __init__(self, folder: FilePath) -> None:
+        super().__init__(f"party {str(folder)!r}")
+        self.folder = files.Settings.load(Path(folder)).folder
+
+    @classmethod
+    def init(
+        cls,
+        folder: FilePath,
+        *,
+        invitation: FilePath,
+        data: FilePath,
+        passphrase: str | None = None,
+        keyring: bool = False,
+        name: str | None = None,
+        consent: Literal["ask", "policy"] = "ask",
+        max_epsilon: float | None = MAX_EPSILON,
+        max_delta: float = MAX_DELTA,
+        min_colluders: int = DEFAULT_COLLUDERS,
+        protocols: Sequence[str] | None = None,
+        exact_sums: bool = False,
+        allow_insecure: bool = False,
+        accept_unbounded: bool = False,
+        site_tables: bool = False,
+        budget_epsilon: float | None = None,
+        budget_delta: float | None = None,
+        keep_ledger: bool = True,
+        address: str = "127.0.0.1:9094",
+        socket: FilePath | None = None,
+        relay_uid: int | None = None,
+        keep_key_share: bool = True,
+        insecure_noise_seed: int | None = None,
+    ) -> Party:
+        """Make the folder: identity, node key, party.toml, and the card for all others.
+
+        Args:
+            folder: new, or empty.
+            invitation: file from the coordinator's administrator.
+            data: file with the rows, or a .toml file with a query. It is read here, once.
+            passphrase: seals identity and key share; at least 12 characters.
+            keyring: a random one, in the operating system's keyring, in its place.
+            name: as others know this party; the folder's.
+            consent: "ask" lets every plan wait for `accept`; "policy" leaves it to the limits.
+            max_epsilon: largest of a run; None: no limit, and with exact_sums no noise.
+            max_delta: largest of a run.
+            min_colluders: other owners who may pool what they see with the coordinator.
+            protocols: that this party takes part in, by name; all. What others need is never
+                loaded where rows and keys are.
+            exact_sums: accept runs without noise, of whose sums, and models, whoever sees them can
+                read whole records; with max_epsilon=None alone.
+            allow_insecure: accept toy rings: for tests only.
+            accept_unbounded: accept runs without a proof that training stays bounded.
+            site_tables: accept that an evaluation opens a table of these rows alone.
+            budget_epsilon: of all runs on the data together; that of one run.
+            budget_delta: the same.
+            keep_ledger: False: nobody adds up what the runs spend.
+            address: HOST:PORT that Flower's own SuperNode binds, where it runs.
+            socket: of the agent; FOLDER/agent.sock.
+            relay_uid: user of the node, if another one.
+            keep_key_share: keep it on disk, sealed, while a run lasts.
+            insecure_noise_seed: NOT PRIVATE: for tests only.
+
+        Raises:
+            CohortError: the folder is in use, the invitation is none, the data do not fit the
+                schema, or options contradict one another. Nothing is written then.
+        """
+        if not keep_ledger and (budget_epsilon, budget_delta) != (None, None):
+            raise ParameterError(
+                "keep_ledger=False (--no-ledger) is given together with a budget: leave one out"
+            )
+        budget = {}
+        if max_epsilon is not None and keep_ledger:
+            budget = {
+                "epsilon": max_epsilon if budget_epsilon is None else budget_epsilon,
+                "delta": max_delta if budget_delta is None else budget_delta,
+            }
+        entry = ""
+        if keyring and passphrase is not None:
+            raise ParameterError(
+                "keyring makes a passphrase of its own: leave --passphrase-file out"
+            )
+        if keyring:
+            entry, passphrase = new_entry()
+        path = Path(folder)
+        init_party(
+            path,
+            Path(invitation),
+            _given(passphrase),
+            name=name or path.name,
+            data=Path(data),
+            keyring=entry,
+            clientappio=address,
+            socket=None if socket is None else Path(socket),
+            relay_uid=relay_uid,
+            keep_key_share=keep_key_share,
+            keep_ledger=keep_ledger,
+            insecure_noise_seed=insecure_noise_seed,
+            consent={"mode": consent},
+            policy={
+                "max_epsilon": max_epsilon,
+                "max_delta": max_delta,
+                "min_colluders": min_colluders,
+                "protocols": list(protocols or EVERY),
+                "exact_sums": exact_sums,
+                "allow_insecure": allow_insecure,
+                "accept_unbounded": accept_unbounded,
+                "site_tables": site_tables,
+            },
+            budget=budget,
+        )
+        return cls(path)
+
+    @property
+    def settings(self) -> files.Settings:
+        """party.toml, as it is now."""
+        return files.Settings.load(self.folder)
+
+    @property
+    def name(self) -> str:
+        """As the others know this party."""
+        return self.settings.name
+
+    @property
+    def card(self) -> Path:
+        """The file for the coordinator and all other parties: name, keys, number of rows."""
+        return self.folder / files.CARD
+
+    @property
+    def key(self) -> str:
+        """This party's key in groups of four, to compare by telephone."""
+        return spoken(Card.load(self.card).identity)
+
+    # -- peers ------------------------------------------------------------------------------------
+
+    @property
+    def peers(self) -> dict[str, str]:
+        """Keys of the parties that this owner knows, by name; a plan has no others."""
+        return {name: spoken(key) for name, key in self.settings.peers.items()}
+
+    def know(self, *cards: FilePath, replace: bool = False) -> dict[str, str]:
+        """Know parties by their cards, at once; the own card is left out.
+
+        replace: also where another key is known by the name.
+
+        Returns:
+            Their keys by name: compare each with its owner by telephone before you consent.
+
+        Raises:
+            ParameterError: a file is no card, or a name has another key.
+        """
+        name, own = self.name, Card.load(self.card).identity
+        found = [Card.load(Path(card)) for card in cards]
+        others = [card for card in found if card.identity != own]
+        if len(others) < len(found):
+            log.warning("%s: your own card, left out", name)
+        if any(card.name == name for card in others):
+            raise ParameterError(f"{name!r} is this party's own name: ask for another card")
+        for card in others:
+            self.settings.know(card.name, card.identity, replace=replace)
+        return {card.name: spoken(card.identity) for card in others}
+
+    def forget(self, name: str) -> None:
+        """Know a party no longer. Raises ParameterError: it was not known."""
+        self.settings.forget(name)
+
+    # -- taking part ------------------------------------------------------------------------------
+
+    def start(
+        self, passphrase: str | None = None, *, only: Literal["agent", "node"] | None = None
+    ) -> Party:
+        """Run agent and node in the background, until `stop`; both go on after a restart.
+
+        passphrase: of `init`; of a party with an entry in the keyring it may be left out. only:
+        one of the two, where each runs as a user of its own.
+
+        Raises:
+            CohortError: the passphrase is wrong, the data fit no longer, or it runs already.
+        """
+        if only not in (None, "agent", "node"):
+            raise ParameterError(f"only={only!r} is not agent or node")
+        settings = self.settings
+        launch.no_core_files()
+        with self.starting() as stack:
+            if only != "node":
+                if passphrase is None and settings.keyring:
+                    passphrase = read_entry(settings.keyring)
+                stack.enter_context(_agent(settings, _given(passphrase)))
+            if only != "agent":
+                stack.enter_context(supervised(_node(settings)))
+        return self
+
+    def status(self) -> dict[str, Any]:
+        """The session that goes on, its step, and plans that wait: `session`, `step`, `pending`.
+
+        Raises:
+            ProtocolError: no agent answers.
+        """
+        return self._ask(STATUS)
+
+    def pending(self) -> dict[str, str]:
+        """Plans that wait for consent, in words, by digest."""
+        found: dict[str, str] = self.status()["pending"]
+        return found
+
+    def accept(self, plan: str) -> str:
+        """Consent to a plan that waits; plan: its first 8 digits or more. Returns all of them."""
+        return self._decide(plan, accept=True)
+
+    def refuse(self, plan: str) -> str:
+        """Refuse a plan that waits; the run ends."""
+        return self._decide(plan, accept=False)
+
+    def abort(self) -> str | None:
+        """End the session that goes on: the key share is erased. Returns its name."""
+        ended: str | None = self._ask(GIVE_UP)["ended"]
+        return ended
+
+    def statement(self, out: FilePath, session: str | None = None) -> Path:
+        """Sign what this party was asked in a session that is over, for whoever audits the run.
+
+        out: file to write; session: the latest.
+        """
+        path, found = Path(out), self._ask(STATEMENT, {"session": session})
+        path.write_bytes(bytes.fromhex(found["statement"]))
+        return path
+
+    def _decide(self, plan: str, *, accept: bool) -> str:
+        return str(self._ask(CONSENT, {"plan": plan, "accept": accept})["plan"])
+
+    def _ask(self, kind: bytes, request: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        return AgentClient(Path(self.settings.socket), patience=2.0).control(
+            kind, dict(request or {})
+        )
+
+
+def encode_table(
+    table: FilePath, schema: FilePath, out: FilePath, *, strict: bool = False
+) -> tuple[str, ...]:
+    """Write what a table's rows would contribute to a run, float64, in the table's order.
+
+    Features and bias, at most `norm_bound` long; the outcome on [0, 1], of several classes a column
+    each; the weight over its bound and the offset less its centre, where the schema has them.
+
+    Returns: names of the columns. The file has mode 0600.
+
+    Raises:
+        ParameterError: the file exists. SchemaError, DataError: the table does not fit.
+    """
+    path, known = Path(out), Schema.load(Path(schema))
+    if path.exists():
+        raise ParameterError(f"out={str(path)!r} exists: choose another name, or delete it")
+    shard = encode_shard(table, known, strict)
+    terms = {name: getattr(shard, name) for name in known.row_terms}
+    held = io.BytesIO()
+    np.save(held, np.column_stack([shard.x, shard.y, *terms.values()]), allow_pickle=False)
+    write_private(path, held.getvalue())
+    return (*known.feature_names, "bias", *_outcomes(known.label), *terms)
+
+
+def _outcomes(label: Label | Classes | Targets) -> tuple[str, ...]:
+    """Names of the columns of `Shard.y`."""
+    if isinstance(label, Targets):
+        return label.names
+    values = label.classes if isinstance(label, Classes) else (label.positive,)
+    return tuple(f"{label.name}={value}" for value in values)
+
+
+def _given(passphrase: str | None) -> str:
+    if passphrase is None:
+        raise ParameterError("the passphrase is missing: give one, such as getpass.getpass()")
+    return passphrase
+
+
+@contextmanager
+def _agent(settings: files.Settings, passphrase: str) -> Iterator[None]:
+    """The agent, in a process of its own that ends with this one."""
+    held = child(
+        [*launch.program("parties.agent"), str(settings.folder)],
+        seconds=_STOP_SECONDS,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    stopping = threading.Event()
+    with held as process:
+        assert process.stdin and process.stdout  # noqa: S101 (pipes)
+        with suppress(BrokenPipeError):  # it has ended, and says why below
+            print(json.dumps({"passphrase": passphrase}), file=process.stdin, flush=True)
+        del passphrase
+        said = json.loads(process.stdout.readline() or "{}")
+        if "socket" not in said:
+            kind = getattr(errors, said.get("kind", ""), errors.ProtocolError)
+            raise kind(said.get("error", "the agent ended before it served: see what it wrote"))
+        threading.Thread(target=_watch, args=(process, stopping), daemon=True).start()
+        try:
+            yield
+        finally:
+            stopping.set()
+
+
+def _watch(process: subprocess.Popen[str], stopping: threading.Event) -> None:
+    """Say that the agent has ended by itself."""
+    code = process.wait()
+    if not stopping.is_set():
+        log.error("the agent ended with code %d: start it again, it goes on where it was", code)
+
+
+def _node(settings: files.Settings) -> Program:
+    return Program(
+        name="SuperNode",
+        command=flower_commands.supernode(settings),
+        environment=flower_commands.environment(settings.folder),
+        log_path=settings.folder / "logs" / "supernode.log",
+        expected={os.EX_TEMPFAIL: "waits until the centre has admitted this party"},
+    )

@@ -1,0 +1,1 @@
+"""Regressions of several owners, in scikit-learn's manner."""

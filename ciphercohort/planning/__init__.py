@@ -1,0 +1,1 @@
+"""What a run will promise and cost, before any key."""

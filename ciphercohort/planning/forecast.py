@@ -1,0 +1,210 @@
+"""`cohort plan`: everything about a run that can be known before any key, and without any data."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, cast
+
+from ciphercohort.after.inference_cost import inference_forecast
+from ciphercohort.job.config import SimulationConfig
+from ciphercohort.planning.comparison import Comparison, compare
+from ciphercohort.planning.predicted import predicted_run, predicted_seconds
+from ciphercohort.planning.within import Choice, choose
+from ciphercohort.results.exact_sums import exact_fields
+from ciphercohort.results.shown import Shown
+from ciphercohort.results.slot_report import slot_lines
+from protocols.ckks.circuits.cost import UnitTimes
+from protocols.ckks.flooding import STATISTICAL_SECURITY_BITS
+from protocols.costs import model_cost, planner, traffic
+from protocols.exchange.serialise import to_plain
+from protocols.model.plan import ModelPlan
+from protocols.plan.circuit_plan import CircuitPlan
+from protocols.plan.protocol import protocol_of
+from protocols.plan.run_plan import RunPlan
+from protocols.privacy.calibrate.calibration import Calibration, calibrate
+from protocols.privacy.calibrate.figures import PublicFigures
+from protocols.rows.plan import RowsPlan
+from protocols.steps.decrypt import flooding_of
+from protocols.sums.plan import GradientPlan
+from protocols.words import count, duration, size
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Forecast(Shown):
+    """A plan with placeholders for names, keys and column names, and what it will cost.
+
+    seconds: None where this machine was not timed; operations: of a circuit; choice: within a
+    budget, where one was given; comparison: with the other protocols, where there are any;
+    inference: what standard errors add, where they are asked for.
+    """
+
+    shape: PublicFigures
+    calibration: Calibration
+    seconds: planner.Seconds | None
+    bytes_per_party: dict[str, int]
+    memory: dict[str, int]
+    operations: dict[str, dict[int, int]]
+    choice: Choice | None = None
+    comparison: Comparison | None = None
+    inference: dict[str, Any] | None = None
+
+    def __repr__(self) -> str:
+        """One line for a person."""
+        plan = self.plan
+        lasts = f"{duration(self.seconds.total)}, " if self.seconds else ""
+        return (
+            f"Forecast({plan.model} by {plan.protocol}, {count(len(plan.members), 'party')}, "
+            f"{count(plan.num_rows, 'row')}, {count(plan.rounds, 'iteration')}: {lasts}"
+            f"{size(sum(self.bytes_per_party.values()))} per party)"
+        )
+
+    @property
+    def plan(self) -> RunPlan:
+        """The template."""
+        return self.calibration.template
+
+    @property
+    def epsilon_by_coalition(self) -> tuple[float, ...]:
+        """Entry k: what k colluding parties see, k = 0 … P - 1; empty without privacy."""
+        certificate = self.calibration.certificate
+        return certificate.epsilon_by_coalition if certificate else ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """One JSON object; epsilon: entry k is what k colluding parties see."""
+        plan, certificate = self.plan, self.calibration.certificate
+        body: dict[str, Any] = {
+            **exact_fields(plan.opens_exact_sums),
+            "rows": self.shape.rows,
+            "features": self.shape.num_features - 1,
+            "columns_with_bias": self.shape.num_features,
+            "norm_bound": self.shape.norm_bound,
+            "parties": len(plan.members),
+            "protocol": plan.protocol,
+            "model": plan.model,
+            "update": dict(getattr(plan, "update", {"kind": plan.figures()["update"]})),
+            "iterations": plan.rounds,
+            "conditions": [],
+            "binding": None,
+            "epsilon": list(self.epsilon_by_coalition),
+            "epsilon_composed": list(certificate.epsilon_composed) if certificate else [],
+            "privacy": None,
+            "figures": dict(certificate.figures) if certificate else {},
+            "assumptions": list(certificate.assumptions) if certificate else [],
+            **_encryption(plan, self.shape.norm_bound),
+            "operations_per_iteration": self.operations,
+            "seconds": self.seconds.by_phase if self.seconds else None,
+            "seconds_per_iteration": self.seconds.iteration if self.seconds else None,
+            "waiting_seconds_per_iteration": self.seconds.waiting if self.seconds else None,
+            "seconds_per_iteration_all": self.seconds.everybody if self.seconds else None,
+            "seconds_per_iteration_path": self.seconds.path if self.seconds else None,
+            "total_seconds": self.seconds.total if self.seconds else None,
+            "bytes_per_party": self.bytes_per_party,
+            "peak_memory_mb": {role: round(held / 1e6) for role, held in self.memory.items()},
+            "notes": list(self.calibration.notes),
+        }
+        if self.inference:
+            body["inference"] = self.inference
+        if self.choice:
+            body["within"] = list(self.choice.lines)
+        if self.comparison:
+            body["comparison"] = self.comparison.to_dict()
+        if isinstance(plan, ModelPlan):
+            body["encoded_rows"] = model_cost.cache_words(plan)
+        if certificate:
+            body["conditions"] = [condition.to_dict() for condition in certificate.conditions]
+            body["binding"] = certificate.binding.name
+        if plan.privacy:
+            names = ("epsilon", "delta", "colluders", "sigma", "share_std", "sensitivity")
+            body["privacy"] = {name: getattr(plan.privacy, name) for name in names}
+        if plan.security_bits < 128:
+            body["INSECURE"] = "toy ring without security; for tests only"
+        return body
+
+
+def _encryption(plan: RunPlan, norm_bound: float) -> dict[str, Any]:
+    """Ring, keys, what masks hide and what the decryption adds."""
+    if isinstance(plan, GradientPlan):
+        return {"sums": {**plan.figures(), "error_bound": plan.cipher.error_bound}}
+    circuit = cast(CircuitPlan, plan)
+    params = circuit.ckks
+    body: dict[str, Any] = {
+        "cover": plan.cover,
+        "slot_bound": plan.slot_bound,
+        "slots": list(slot_lines(plan, norm_bound)),
+        "ckks": {
+            **to_plain(params),
+            "log_qp": params.log_qp,
+            "max_log_qp": params.max_log_qp,
+            "rotation_keys": len(circuit.rotations),
+            "ciphertexts": traffic.num_ciphertexts(cast(Any, plan)),
+        },
+        "decryption": {
+            "flooding_bits": STATISTICAL_SECURITY_BITS,
+            "flooding_std_log2": math.log2(flooding_of(circuit).std),
+            "release_error_std": protocol_of(plan).release_error(plan),
+        },
+    }
+    if isinstance(plan, RowsPlan):
+        layout = plan.layout
+        body |= {"degree": plan.link.degree, "interval": plan.link.radius}
+        body["ckks"]["features_per_ciphertext"] = layout.num_blocks
+        body["ckks"] |= (
+            {"parts": layout.num_parts}
+            if isinstance(plan, ModelPlan)
+            else {
+                "data_ciphertexts": layout.num_data_ciphertexts,
+                "side_ciphertexts": layout.num_side_ciphertexts,
+            }
+        )
+    return body
+
+
+def forecast(
+    config: SimulationConfig,
+    shape: PublicFigures,
+    *,
+    timing: bool = True,
+    times: UnitTimes | None = None,
+) -> Forecast:
+    """Choose everything as `simulate` would, and predict its cost.
+
+    timing: predict seconds (measures this machine once, about three seconds); times: known ones.
+
+    Raises:
+        PrivacyError: no certified setting exists; the message names the condition that binds.
+        ParameterError: options that do not fit, or a budget in which nothing does.
+    """
+    inference = inference_forecast(config, shape)
+    config = config.for_training()
+    choice = None if config.within is None else choose(config, shape, predicted_run)
+    found = choice.best.found if choice else calibrate(shape, config.wanted())
+    plan = found.template
+
+    def timed(each: RunPlan) -> planner.Seconds | None:
+        own = times if times is None or isinstance(each, GradientPlan) else _carried(times, each)
+        return predicted_seconds(each, own) if timing else None
+
+    def _carried(known: UnitTimes, each: RunPlan) -> UnitTimes:
+        return known.scaled(cast(CircuitPlan, plan).ckks, cast(CircuitPlan, each).ckks)
+
+    return Forecast(
+        shape=shape,
+        calibration=found,
+        seconds=timed(plan),
+        bytes_per_party=traffic.bytes_per_party(plan),
+        memory=planner.memory(plan),
+        operations={} if isinstance(plan, GradientPlan) else operations_by_level(cast(Any, plan)),
+        choice=choice,
+        comparison=compare(config, shape, found, timed),
+        inference=inference,
+    )
+
+
+def operations_by_level(plan: traffic.Circuit) -> dict[str, dict[int, int]]:
+    """How often each operation runs in an iteration in the middle of the run, by level."""
+    iteration = planner.iterations(plan)[plan.rounds // 2]
+    found: dict[str, dict[int, int]] = {}
+    for (name, level), amount in sorted(iteration.operations.items()):
+        found.setdefault(name, {})[level] = amount
+    return found

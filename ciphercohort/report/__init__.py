@@ -1,0 +1,1 @@
+"""A run as pages and folders: HTML, plots, notebook."""

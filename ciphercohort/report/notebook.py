@@ -1,0 +1,121 @@
+"""How results show themselves in a notebook: a sentence or two, and a table. No row is in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from ciphercohort.after.evaluation_words import more
+from ciphercohort.after.judged import Evaluation
+from ciphercohort.report.html import Html, fragment, tag
+from ciphercohort.report.report import headline, overall_lines, score_table
+from ciphercohort.results.exact_sums import exact_words
+from ciphercohort.results.plan_figures import composed_of, run_words
+from ciphercohort.results.result import RunResult
+from protocols.plan.run_plan import RunPlan
+from protocols.words import HOLDS, count, duration, number, size
+
+if TYPE_CHECKING:
+    from ciphercohort.deploy.deployed import DeployedRun
+    from ciphercohort.planning.forecast import Forecast
+
+
+def html_of(shown: Any) -> str:
+    """The page of what shows itself (`ciphercohort.results.shown`), by its kind."""
+    return PAGES[type(shown).__name__](shown)
+
+
+def result_html(result: RunResult) -> str:
+    """What was trained and promised, scores of the models that a run compares, and intervals."""
+    marks = {"INSECURE: toy ring": result.insecure, "NOT PRIVATE: seeded noise": result.seeded}
+    marks |= {exact_words(True): result.exact_sums}
+    top, rows = score_table(result)
+    told = [
+        *(tag("p", tag("b", mark)) for mark, is_so in marks.items() if is_so),
+        tag("p", headline(result)),
+        *(tag("p", tag("b", words)) for words in result.unmet),
+        tag("p", promise(result.plan, result.certificate)),
+        *(tag("p", words) for words in (result.promise.lines() if result.promise else ())),
+    ]
+    if result.tested:
+        told += [_table([text for text, _ in top], ([text for text, _ in row] for row in rows))]
+    told += [tag("p", words) for words in (*overall_lines(result), result.verdict) if words]
+    if result.inference:
+        told += [tag("p", f"{result.inference.caption}."), _table(*result.inference.cells())]
+        told += [tag("p", note) for note in result.inference.notes]
+    return str(fragment(*told))
+
+
+def deployed_html(run: DeployedRun) -> str:
+    """What was trained and promised, and the coefficients, in the data's own units."""
+    coefficients, constant = run.model.coefficients, run.model.intercept
+    if isinstance(coefficients, pd.Series):
+        coefficients, constant = coefficients.to_frame(), pd.Series([constant], ["coefficient"])
+    columns = ["", *map(str, coefficients.columns)]
+    rows = [
+        [str(name), *(number(float(each)) for each in row)]
+        for name, row in [*coefficients.iterrows(), ("intercept", constant)]
+    ]
+    marks = {"INSECURE: toy ring": run.insecure}
+    marks |= {exact_words(True): run.plan.opens_exact_sums}
+    told = [tag("p", tag("b", mark)) for mark, is_so in marks.items() if is_so]
+    told += [
+        tag("p", f"{run_words(run.plan)}."),
+        tag("p", promise(run.plan)),
+        _table(columns, rows),
+    ]
+    return str(fragment(*told))
+
+
+def evaluation_html(found: Evaluation) -> str:
+    """How good a model is, on whose rows, and at which promise."""
+    told = [tag("p", tag("b", exact_words(True)))] * found.exact_sums
+    told += [tag("p", note) for note in found.notes]
+    told += [tag("p", f"{found.title}."), _table((), found.measures())]
+    return str(fragment(*told, *(tag("p", words) for words in more(found))))
+
+
+def promise(plan: RunPlan, certificate: Mapping[str, Any] | None = None) -> str:
+    """Epsilon and delta, and against how many owners; of all rounds composed by certificate."""
+    privacy = plan.privacy
+    if privacy is None:
+        return "No privacy noise: nothing bounds what the model says about a single row."
+    composed = composed_of(certificate, privacy.colluders)
+    rounds = "" if composed is None else f" All rounds composed: ε = {number(composed)}; {HOLDS}."
+    return (
+        f"Differentially private: ε = {number(privacy.epsilon)}, δ = {privacy.delta:g}, against "
+        f"the coordinator together with {count(privacy.colluders, 'party')}.{rounds}"
+    )
+
+
+def forecast_html(found: Forecast) -> str:
+    """What a run would promise and cost; beside the other protocols where they are compared."""
+    plan, epsilon = found.plan, found.epsilon_by_coalition
+    seen = ", ".join(f"{k}: {number(value)}" for k, value in enumerate(epsilon))
+    facts = [
+        ("Protocol", plan.protocol),
+        ("Owners", str(len(plan.members))),
+        ("Rows", f"{plan.num_rows:,}"),
+        ("Iterations", str(plan.rounds)),
+        ("ε by number of colluding owners", seen or "none: no privacy noise"),
+        ("Seconds, one process", duration(found.seconds.total) if found.seconds else "not timed"),
+        ("Traffic per owner", size(sum(found.bytes_per_party.values()))),
+    ]
+    reason = found.comparison.reason if found.comparison else ""
+    return str(fragment(_table((), facts), *(tag("p", reason) for _ in range(bool(reason)))))
+
+
+PAGES: Mapping[str, Callable[[Any], str]] = {
+    "RunResult": result_html,
+    "DeployedRun": deployed_html,
+    "Evaluation": evaluation_html,
+    "Forecast": forecast_html,
+}
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> Html:
+    top = [tag("th", name, scope="col") for name in head]
+    body = [tag("tr", *(tag("td", cell) for cell in row)) for row in rows]
+    return tag("table", *(tag("thead", tag("tr", *top)) for _ in range(bool(top))), *body)

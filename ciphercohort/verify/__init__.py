@@ -1,0 +1,1 @@
+"""A run folder, checked again from its files alone."""

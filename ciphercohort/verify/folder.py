@@ -1,0 +1,292 @@
+"""Re-check a finished run from its folder alone: everything that can be computed again, is.
+
+What a check cannot show: the folder is not signed. Whoever rewrites every file consistently makes
+another run; the digests of plan and transcript, kept elsewhere, would tell.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ciphercohort.job.layout import (
+    CERTIFICATE,
+    FACTS,
+    FIRST,
+    HALVES,
+    METRICS,
+    MODEL,
+    OPTIONAL,
+    PLAN,
+    PRIVATE,
+    RELEASE,
+    SECOND_MOMENT,
+    STATUS,
+    SUMMARY,
+    TRANSCRIPT,
+    is_alive,
+    private_of,
+    read_status,
+    release_of,
+)
+from ciphercohort.report.run_folder import file_digest
+from ciphercohort.results.plan_figures import encryption_words
+from ciphercohort.results.predict import ReleasedModel
+from ciphercohort.results.slot_report import slot_problems
+from ciphercohort.verify import figures, messages
+from ciphercohort.verify.certificate import certificate_problems, input_problems
+from coordinator.replay import evidence, replay
+from parties.reader.schema import Schema
+from parties.reader.table import Table, read_table
+from protocols.errors import CohortError, ParameterError
+from protocols.plan.kinds import plan_from_dict
+from protocols.plan.protocol import protocol_of
+from protocols.plan.run_plan import RunPlan
+from protocols.steps import second_moment
+
+READ = {RELEASE: (PLAN, MODEL, FACTS, TRANSCRIPT), PRIVATE: (SUMMARY, METRICS)}
+JSON_LINES = (TRANSCRIPT, METRICS)
+# What reading a file that is JSON, but of another shape, may raise.
+MALFORMED = (
+    KeyError,
+    TypeError,
+    ValueError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check's verdict; detail: what was found, or every mismatch with file and field."""
+
+    name: str
+    passed: bool
+    detail: str
+
+
+def verify_run(folder: str | Path, data: Table | None = None) -> list[Check]:
+    """Check a run folder, or its release alone.
+
+    data: the run's test rows, to compute the scores again.
+
+    Raises:
+        ParameterError: the folder is not a run's, or scores are asked for where they are not.
+        DataError: `data` cannot be read.
+    """
+    path = Path(folder)
+    status, release, private = read_status(path), release_of(path), private_of(path)
+    rows = None if data is None else read_table(data)
+    if status is not None and "state" not in status:
+        raise ParameterError(
+            f"{str(path)!r} is the private half of a run, and release/ is what is verified: give "
+            f"{str(path.resolve().parent / RELEASE)!r}, or the run folder with both"
+        )
+    if status is None and (path / PLAN).is_file() and (path / TRANSCRIPT).is_file():
+        raise ParameterError(
+            f"{str(path)!r} is the folder of a coordinator's session, without {CERTIFICATE} and "
+            f"{FACTS} to verify: cohort audit transcript checks its messages"
+        )
+    if status is None:
+        raise ParameterError(
+            f"{str(path)!r} is not a run folder: it has no readable {RELEASE}/{STATUS} of "
+            "ciphercohort"
+        )
+    if rows is not None and private is None:
+        raise ParameterError(
+            f"{str(path)!r} has no {PRIVATE}/, where the scores are: leave data out, or give the "
+            "whole run folder"
+        )
+    if status.get("state") != "finished" and not (release / MODEL).exists():
+        # Every file would be called missing.
+        return [Check("run finished", False, _what_it_is(status))]
+    halves = {RELEASE: release, **({PRIVATE: private} if private else {})}
+    checks = [
+        _check("run finished", lambda: _unfinished(status), "the run came to its end"),
+        _check(
+            "files unchanged",
+            lambda: _changed(halves, status),
+            f"as SHA-256 in {STATUS} says: {' and '.join(halves)}",
+        ),
+    ]
+    files: dict[str, Any] = {}
+    names = [(path, name) for half, path in halves.items() for name in READ[half]]
+    if (release / CERTIFICATE).exists():
+        names.append((release, CERTIFICATE))
+    for where, name in names:
+        checks += _load(where, name, files)
+    if all(name in files for _, name in names):
+        checks += _content(release, files, rows)
+    return checks
+
+
+def _moment_problems(folder: Path, plan: RunPlan, files: dict[str, Any]) -> Iterator[str]:
+    """The run that went before; its transcript is added to the files."""
+    replayed = replay(folder)
+    yield from (f"{SECOND_MOMENT}, {c.name}: {c.detail}" for c in replayed.checks if not c.passed)
+    try:
+        second_moment.check(plan, evidence(folder))
+    except CohortError as error:
+        yield f"{SECOND_MOMENT}: {_words(error)}"
+    lines = (folder / TRANSCRIPT).read_text(encoding="utf-8").splitlines()
+    files[FIRST] = [json.loads(line) for line in lines]
+
+
+def _content(path: Path, files: dict[str, Any], data: Table | None) -> Iterator[Check]:
+    transcript, model = files[TRANSCRIPT], files[MODEL]
+    yield _check(
+        "transcript chain",
+        lambda: messages.chain_problems(transcript, figures.recorded_heads(files)),
+        f"{len(transcript)} messages, unbroken",
+    )
+    yield _check(
+        "plan digest",
+        lambda: figures.plan_digest_problems(files),
+        "computed again from plan.json",
+    )
+    try:
+        plan = plan_from_dict({k: v for k, v in files[PLAN].items() if k != "digest"})
+    except (CohortError, *MALFORMED) as error:
+        yield Check("plan valid", False, f"{PLAN}: {_words(error)}; nothing else was checked")
+        return
+    yield Check("plan valid", True, encryption_words(plan))
+    files[FIRST] = []
+    if plan.whitens:
+        yield _check(
+            "second moment",
+            lambda: _moment_problems(path / SECOND_MOMENT, plan, files),
+            "opened again from the parties' signed messages: it is the plan's",
+        )
+    yield _check(
+        "message sequence",
+        lambda: messages.sequence_problems(transcript, plan),
+        f"every step once, {len(plan.members)} parties each: {_counted(plan)}",
+    )
+    if plan.masked:
+        yield _check(
+            "slot bound",
+            lambda: slot_problems(plan, Schema.from_dict(model["schema"])),
+            "computed again from the plan and the schema's norm bound",
+        )
+    yield _check("model", lambda: figures.model_problems(model, plan), "coef, schema and labels")
+    yield _check(
+        "costs",
+        lambda: figures.cost_problems(files, plan),
+        f"{FACTS}: bytes counted again in the transcript",
+    )
+    yield _check(
+        "whole run",
+        lambda: figures.promise_problems(files, plan),
+        "its epsilon and delta are the same in every file",
+    )
+    if SUMMARY in files:
+        yield _check(
+            "figures",
+            lambda: figures.summary_problems(files, plan),
+            f"{SUMMARY} computed again from plan, model, metrics and transcript",
+        )
+    yield _check(
+        "schema",
+        lambda: input_problems(files.get(CERTIFICATE), model, plan),
+        f"{model.get('inputs', {}).get('schema')}, as model and certificate say",
+    )
+    unmet = bool((files.get(CERTIFICATE) or {}).get("unmet"))
+    if plan.privacy is not None or CERTIFICATE in files:
+        yield _check(
+            "theorem" if unmet else "certificate",
+            lambda: certificate_problems(
+                files.get(CERTIFICATE), plan, Schema.from_dict(model["schema"])
+            ),
+            "its inequalities computed again; the certificate is NOT satisfied, see schema"
+            if unmet
+            else "every condition and figure of the theorem computed again",
+        )
+    if data is not None:
+        yield _check(
+            "test scores",
+            lambda: figures.score_problems(files, ReleasedModel.from_dict(model), data),
+            "scores of all four models",
+        )
+
+
+def _counted(plan: RunPlan) -> str:
+    """The steps after the agreement, by kind."""
+    steps = [(step.name, len(list(step.turns(plan)))) for step in protocol_of(plan).steps]
+    return ", ".join(f"{number} {name}" for name, number in steps if number)
+
+
+def _check(name: str, problems: Callable[[], Iterator[str]], fine: str) -> Check:
+    try:
+        found = list(problems())
+    except CohortError as error:
+        found = [str(error)]
+    except MALFORMED as error:
+        found = [f"a file has another shape than it should: {_words(error)}"]
+    return Check(name, not found, "; ".join(found) or fine)
+
+
+def _words(error: Exception) -> str:
+    return str(error) if isinstance(error, CohortError) else f"{type(error).__name__} {error}"
+
+
+def _load(folder: Path, name: str, into: dict[str, Any]) -> Iterator[Check]:
+    """Read a file; a check only if that fails."""
+    try:
+        text = (folder / name).read_text(encoding="utf-8")
+        if name in JSON_LINES:
+            into[name] = [_object(json.loads(line)) for line in text.splitlines()]
+        else:
+            into[name] = _object(json.loads(text))
+    except OSError as error:
+        yield Check(f"{name} readable", False, f"{name}: {error.strerror}")
+    except (ValueError, RecursionError) as error:
+        yield Check(f"{name} readable", False, f"{name} is not JSON: {error}")
+
+
+def _object(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError("a list or number stands where an object should")
+    return value
+
+
+def _unfinished(status: dict[str, Any]) -> Iterator[str]:
+    if status.get("state") != "finished":
+        reason = f" ({status['reason']})" if status.get("reason") else ""
+        yield (
+            f"{STATUS}, field state: found {status.get('state')!r}, expected 'finished'; it "
+            f"stopped in phase {status.get('phase')!r} after {status.get('iteration')} of "
+            f"{status.get('rounds')} iterations{reason}"
+        )
+
+
+def _what_it_is(status: dict[str, Any]) -> str:
+    """The folder of a run without a model, in one sentence."""
+    ended = {"aborted": "was aborted"}.get(str(status.get("state")), "died")
+    if status.get("state") == "running" and is_alive(status.get("pid")):
+        ended = f"is still going on (process {status['pid']})"
+    reason = f" ({status['reason']})" if status.get("reason") else ""
+    return (
+        f"this is the folder of a run that {ended} in phase {status.get('phase')!r} after "
+        f"{status.get('iteration')} of {status.get('rounds')} iterations{reason} and left no "
+        "model, so there is nothing to verify"
+    )
+
+
+def _changed(halves: dict[str, Path], status: dict[str, Any]) -> Iterator[str]:
+    recorded = dict(status["files"])
+    known = {f"{half}/{name}": halves[half] / name for half in halves for name in HALVES[half]}
+    for name, path in known.items():
+        if name not in recorded and (path.name not in OPTIONAL or path.exists()):
+            yield f"{STATUS}, field files: {name} is not listed"
+    for name, expected in recorded.items():
+        if name not in known:
+            yield f"{STATUS}, field files: {name!r} is no file of a run"
+        elif not known[name].is_file():
+            yield f"{name} is missing"
+        elif (found := file_digest(known[name])) != expected:
+            yield f"{name}: found SHA-256 {found[:16]}…, expected {str(expected)[:16]}…"

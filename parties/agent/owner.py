@@ -1,0 +1,129 @@
+"""An owner's files, opened: rows, identity, ledger, coins and the sessions' folder.
+
+The one object of a party's process that has them all; what drives it is elsewhere.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from parties.account import Account
+from parties.agent.coin_box import CoinBox
+from parties.agent.settings import COINS, SCHEMA, STATE, Settings, check_folder
+from parties.agent.store import SessionStore
+from parties.coins import Coins
+from parties.kernel.private import Terms
+from parties.kernel.run import Run
+from protocols.privacy.laws.randomness import RandomSource, SystemRandomness
+from protocols.privacy.loss.ledger import Ledger
+
+OURS = ("ciphercohort", "coordinator", "parties", "protocols", "sims")
+
+
+class Owner:
+    """What makes a run.
+
+    rows, views: as encoded at the start (`parties.reader.views`); schema: of the rows; terms: what
+    the owner agreed to; ledger, dataset: see `Account`; peers: keys of other parties, as they are
+    now; room: for encoded rows of an encrypted model [bytes].
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        rows: Any,
+        views: Any,
+        schema: Any,
+        signing_key: Ed25519PrivateKey,
+        store: SessionStore,
+        terms: Terms,
+        peers: Callable[[], Mapping[str, str]],
+        ledger: Ledger | None = None,
+        dataset: str = "",
+        coins: Coins | None = None,
+        randomness: Callable[[], RandomSource] = SystemRandomness,
+        room: int | None = None,
+    ) -> None:
+        self.name, self.schema, self.signing_key, self.store = name, schema, signing_key, store
+        self.peers = peers
+        self._rows, self._views, self.terms, self._room = rows, views, terms, room
+        self._ledger, self._dataset, self._coins = ledger, dataset, coins
+        self._randomness = randomness
+
+    @classmethod
+    def of(cls, settings: Settings, passphrase: str) -> Owner:
+        """Of a folder; the rows are read and encoded here, once.
+
+        Raises:
+            CohortError: a file is missing or wrong, the data do not fit the schema, or the
+                passphrase is wrong.
+        """
+        from parties.reader.schema import Schema
+        from parties.reader.views import encode_with_views
+
+        check_folder(settings.folder)
+        vault, signing_key = settings.open_vault(passphrase)
+        table, schema = settings.rows(), Schema.load(settings.folder / SCHEMA)
+        rows, views = encode_with_views(table, schema, settings.strict)
+        return cls(
+            name=settings.name,
+            rows=rows,
+            views=views,
+            schema=schema,
+            signing_key=signing_key,
+            ledger=settings.open_ledger(),
+            dataset=settings.dataset,
+            coins=CoinBox(settings.folder / COINS, vault, settings.randomness()),
+            store=SessionStore(settings.folder / STATE, vault if settings.keep_key_share else None),
+            terms=settings.policy.terms(),
+            # Read anew for each plan: the owner may come to know a party while the agent runs.
+            peers=lambda: Settings.load(settings.folder).peers,
+            randomness=settings.randomness,
+            room=settings.encoded_rows_mb << 20,
+        )
+
+    def begin(self) -> Run:
+        """A new run over the rows."""
+        randomness = self._randomness()
+        return Run(
+            name=self.name,
+            rows=self._rows,
+            signing_key=self.signing_key,
+            randomness=randomness,
+            account=Account(self._ledger, self._dataset),
+            coins=self._coins or Coins(SystemRandomness()),
+            terms=self.terms,
+            views=self._views,
+            peers=self.peers,
+        )
+
+    def beside(self, sheet: Any) -> dict[str, Any]:
+        """Memory for encoded rows, of the sheets that encode some."""
+        if type(sheet).__name__ != "ModelSheet" or self._room is None:
+            return {}
+        from parties.kernel.model.session import Alone
+
+        shared = Alone()
+        shared.room = self._room
+        return {"shared": shared}
+
+    def told(self) -> dict[str, Any]:
+        """What whoever drives this owner's kernel gets to know of it."""
+        return {
+            "name": self.name,
+            "verify_key": self.signing_key.public_key().public_bytes_raw().hex(),
+            "rows": self._rows.rows,
+            "schema": self.schema.to_dict(),
+            "has_ledger": self._ledger is not None,
+            "keeps_sessions": self.store.is_kept,
+        }
+
+    @staticmethod
+    def modules() -> list[str]:
+        """Of this project, in the process that holds rows and keys."""
+        return sorted(name for name in sys.modules if name.partition(".")[0] in OURS)

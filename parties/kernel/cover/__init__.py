@@ -1,0 +1,1 @@
+"""Shares of others' keys, for owners who vanish."""

@@ -1,0 +1,1 @@
+"""A party's keys in a run under threshold CKKS."""

@@ -1,0 +1,475 @@
+"""A party's additive share of the joint secret key: the only file where a secret key appears.
+
+The joint secret is s = sum_p s_p, each s_p uniform ternary; nobody ever holds s. Every operation
+takes and returns residues, so a secret can neither be serialised by mistake nor travel. It leaves
+this file only sealed (`KeyShare.sealed`), for an agent that goes on after a restart.
+
+Everything that a party publishes under threshold CKKS and that depends on a secret is noted in the
+sample ledger first (`protocols.steps.samples`): b_p in `__init__`, everything else in `_publish`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import asdict
+from math import prod
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.ckks import residues as rns
+from protocols.ckks.context import RingContext, refuse_forked_child
+from protocols.ckks.flooding import FRESH_ERROR_STD, Flooding
+from protocols.ckks.parameters import NARROW_ERROR_STD, REFRESH_TOWERS
+from protocols.ckks.residues import Residues, add, each
+from protocols.ckks.sampling import encryption, fresh_errors, gaussian, in_pq, ternary
+from protocols.ckks.transform import Integers, turned
+from protocols.errors import PolicyError
+from protocols.exchange.body import Body
+from protocols.exchange.labels import PUBLIC_KEY, RELINEARISATION, repeated, rotation_label
+from protocols.privacy.laws.randomness import SystemRandomness
+from protocols.steps.samples import (
+    EPHEMERAL,
+    GADGET,
+    JOINT_KEY,
+    ONE,
+    RECEIVED,
+    SEED,
+    SHARE,
+    Element,
+    Pad,
+    Sample,
+    SampleLedger,
+    Term,
+)
+
+T = TypeVar("T")
+# c1, label and map of a ciphertext that is to be refreshed; both halves of a share of it.
+Asked = tuple[Residues, str, Any]
+Halves = tuple[Residues, Residues]
+# Of so many parties, for each of these maps.
+Drawn = Callable[[RingContext, int, Sequence[Any]], list[Halves]]
+# As of three errors: of s H0, s H1 and u H1.
+_ROUND_TWO_STD = FRESH_ERROR_STD * 3**0.5
+
+
+class KeyShare:
+    """One party's secret s_p and what it computes with it.
+
+    Security: a label is answered at most once; a second request raises PolicyError (regenerated
+    shares leak the key, eprint 2024/194). A label that repeats another (`protocols.steps.cover`) is
+    answered for the same ciphertext only. All uniform elements come from the joint seed, which no
+    party and no coordinator chose alone.
+
+    context: CKKS context; joint_seed: 32 bytes, from all parties' revealed seeds; parties: P, which
+    the size of a refresh's masks depends on.
+    """
+
+    def __init__(self, context: RingContext, joint_seed: bytes, parties: int) -> None:
+        refuse_forked_child()
+        self._context = context
+        self._seed = joint_seed
+        self._parties = parties
+        self._ledger = SampleLedger()
+        self._ephemeral: Integers | None = None
+        self._standing_in: Residues | None = None
+        self._rows: Residues | None = None
+        self._joint: tuple[Any, Residues, Residues] | None = None
+        a = context.uniform_polynomial(joint_seed, PUBLIC_KEY)
+        # b_p = -a s_p + e_p with the common a.
+        self._ledger.note(Sample(PUBLIC_KEY, (_seeded(PUBLIC_KEY, SHARE, -1),), FRESH_ERROR_STD))
+        self._secret: Integers | None = ternary(context.params.ring_dim)
+        (error,) = fresh_errors(context, 1)
+        primes = context.primes
+        self._public_b: Residues | None = rns.subtract(
+            error, rns.product(a, self._residues(), primes), primes
+        )
+
+    def __repr__(self) -> str:
+        return "KeyShare(<secret>)"
+
+    def __reduce__(self) -> Any:
+        raise PolicyError("a key share is never serialised")
+
+    def erase(self) -> None:
+        """Forget the secrets; every later operation raises PolicyError."""
+        for rows in (self._rows, self._standing_in):
+            if rows is not None:
+                rows.fill(0)
+        for integers in (self._secret, self._ephemeral):
+            if integers is not None:
+                integers.fill(0)
+        self._secret = self._ephemeral = self._rows = self._standing_in = None
+
+    @property
+    def context(self) -> RingContext:
+        """The public context."""
+        return self._context
+
+    @property
+    def samples(self) -> tuple[Sample, ...]:
+        """What was published, in order."""
+        return self._ledger.samples
+
+    def sealed(self, seal: Callable[[bytes], bytes]) -> Body:
+        """Sealed secrets, joint seed and sample ledger for `unsealed`; empty once erased."""
+        if self._secret is None:
+            return Body()
+        secrets = [
+            b"" if key is None else seal(key.astype(np.int8).tobytes())
+            for key in (self._secret, self._ephemeral)
+        ]
+        samples = [asdict(sample) for sample in self.samples]
+        return Body({"parties": self._parties, "samples": samples}, (self._seed, *secrets))
+
+    @classmethod
+    def unsealed(
+        cls, context: RingContext, state: Body, unseal: Callable[[bytes], bytes]
+    ) -> KeyShare:
+        """The same share in another process, which refuses the same second shares."""
+        refuse_forked_child()
+        share = cls.__new__(cls)
+        share._context, share._parties = context, int(state.meta["parties"])
+        share._ledger = SampleLedger(Sample.of(sample) for sample in state.meta["samples"])
+        share._public_b = share._rows = share._standing_in = share._joint = None
+        share._seed, *secrets = state.blobs
+        share._secret, share._ephemeral = (
+            np.frombuffer(unseal(sealed), np.int8).astype(np.int64) if sealed else None
+            for sealed in secrets
+        )
+        return share
+
+    @property
+    def seed(self) -> bytes:
+        """The joint one, 32 bytes."""
+        return self._seed
+
+    def _publish(self, samples: Sequence[Sample], make: Callable[[], T]) -> T:
+        """Note samples, then make them: what the ledger refuses is never made."""
+        _ = self._key
+        self._ledger.note(*samples)
+        return make()
+
+    @property
+    def _key(self) -> Integers:
+        if self._secret is None:
+            raise PolicyError("this key share was erased at the end of its run")
+        refuse_forked_child()
+        return self._secret
+
+    # -- key ceremony -------------------------------------------------------------------------
+
+    def public_share(self) -> Residues:
+        """b_p = -a s_p + e_p, shape (towers, n)."""
+        if self._public_b is None:
+            raise PolicyError("the public share was already given; resend it, never a new one")
+        return self._public_b
+
+    def relinearisation_first(self) -> tuple[Residues, Residues]:
+        """(-a u_p + P s_p g + e0, a s_p + e1) per digit, each (digits * ext. towers, n).
+
+        u_p is a fresh ternary secret, kept until the second round.
+        """
+        samples = []
+        for digit in range(self._context.params.num_digits):
+            name = f"{RELINEARISATION}/{digit}"
+            hidden = Term(Element(GADGET, str(digit)), SHARE)
+            first = (_seeded(name, EPHEMERAL, -1), hidden)
+            samples += [
+                Sample(f"{name}/h0", first, NARROW_ERROR_STD),
+                Sample(f"{name}/h1", (_seeded(name, SHARE),), FRESH_ERROR_STD, lemma="two secrets"),
+            ]
+
+        def make() -> tuple[Residues, Residues]:
+            self._ephemeral = ternary(self._context.params.ring_dim)
+            a, s = self._context.uniform_key_half(self._seed, RELINEARISATION), self._wide()
+            h0 = self._hidden(a, in_pq(self._context, self._ephemeral), NARROW_ERROR_STD, -1)
+            h1 = self._hidden(a, s, FRESH_ERROR_STD)
+            return self._with_gadget(h0), h1
+
+        return self._publish(samples, make)
+
+    def relinearisation_second(self, h0: Residues, h1: Residues) -> Residues:
+        """s_p H0 + (u_p - s_p) H1 + e2 per digit, (digits * ext. towers, n); forgets u_p.
+
+        h0, h1: H0 and H1, the sums of all parties' first rounds, on the coordinator's word.
+
+        Raises:
+            PolicyError: a second request.
+        """
+        primes = self._context.key_primes
+        samples = []
+        for digit in range(self._context.params.num_digits):
+            name = f"{RELINEARISATION}/{digit}"
+            sums = [Element(RECEIVED, f"{name}/H0"), Element(RECEIVED, f"{name}/H1")]
+            terms = (Term(sums[0], SHARE), Term(sums[1], EPHEMERAL), Term(sums[1], SHARE, -1))
+            samples.append(Sample(f"{name}/t", terms, _ROUND_TWO_STD, lemma="relinearisation"))
+
+        def make() -> Residues:
+            assert self._ephemeral is not None  # noqa: S101 (the first round made it)
+            s, u = self._wide(), in_pq(self._context, self._ephemeral)
+            self._ephemeral.fill(0)
+            self._ephemeral = None
+            difference = rns.subtract(u, s, self._context.extended_primes)
+            of_h1 = self._hidden(h1, difference, _ROUND_TWO_STD)
+            return add(of_h1, rns.product(h0, self._each_digit(s), primes), primes)
+
+        return self._publish(samples, make)
+
+    def rotation_share(self, index: int) -> Residues:
+        """b_p = -a s_p(X^k) + P s_p g + e per digit, for the left rotation by index."""
+        context, label = self._context, rotation_label(index)
+        automorphism = context.automorphism(index)
+        back = pow(automorphism, -1, 2 * context.params.ring_dim)
+        samples = [
+            Sample(
+                f"{label}/{digit}",
+                (
+                    Term(Element(SEED, f"{label}/{digit}"), SHARE, -1, back),
+                    Term(Element(GADGET, str(digit)), SHARE),
+                ),
+                NARROW_ERROR_STD,
+            )
+            for digit in range(context.params.num_digits)
+        ]
+
+        def make() -> Residues:
+            a = context.uniform_key_half(self._seed, label)
+            image = turned(self._wide(), back)
+            return self._with_gadget(self._hidden(a, image, NARROW_ERROR_STD, -1))
+
+        return self._publish(samples, make)
+
+    # -- rows -----------------------------------------------------------------------------------
+
+    def encrypt(self, public_key: Any, slots: NDArray[np.float64], label: str) -> Residues:
+        """(b v + e0 + m, a v + e1) for a fresh ternary v, shape (2 towers, n).
+
+        slots: real values m; label: unique name of this ciphertext.
+        """
+        return np.concatenate(self._fresh(public_key, [label], ("m", ""), message=slots)[0])
+
+    def encrypt_onto(
+        self, public_key: Any, sums: Sequence[Sequence[Residues]], label: str
+    ) -> list[list[Residues]]:
+        """Polynomials of each ciphertext plus a fresh encryption of zero, at REFRESH_TOWERS towers.
+
+        sums: (c0, c1) whose c1 depends on private rows; label: unique name of them all.
+        """
+        low = self._context.primes[:REFRESH_TOWERS]
+        names = [f"{label}/{k}" for k in range(len(sums))]
+        every = self._fresh(public_key, names, ("gradient", "gradient"), towers=len(low))
+        pairs = (zip(total, fresh, strict=True) for total, fresh in zip(sums, every, strict=True))
+        return [[add(own, new, low) for own, new in halves] for halves in pairs]
+
+    def _fresh(
+        self, public_key: Any, names: Sequence[str], hides: tuple[str, str], **fields: Any
+    ) -> list[tuple[Residues, Residues]]:
+        """Encryptions of these names; hides: what their halves do; fields: see `encryption`."""
+        halves = ("c0", Element(JOINT_KEY), hides[0]), ("c1", Element(SEED, PUBLIC_KEY), hides[1])
+        samples = [
+            Sample(f"{n}/{half}", (Term(element, f"v({n})"),), FRESH_ERROR_STD, message=hidden)
+            for n in names
+            for half, element, hidden in halves
+        ]
+
+        def make() -> list[tuple[Residues, Residues]]:
+            public = self._public(public_key)
+            return [encryption(self._context, *public, **fields) for _ in names]
+
+        return self._publish(samples, make)
+
+    # -- cover for missing parties ------------------------------------------------------------
+
+    def deal(self, threshold: int, points: Collection[int]) -> dict[int, Residues]:
+        """Shamir shares of s_p for the parties at these points, each of shape (towers, n).
+
+        Uniform coefficients from the operating system's generator; the caller seals them.
+        """
+        samples = [
+            Sample(
+                f"cover-deal/{point}",
+                (Term(Element(ONE), SHARE),),
+                pads=tuple(Pad(f"f{k}", point**k) for k in range(1, threshold)),
+                lemma="secret sharing",
+            )
+            for point in points
+        ]
+        from parties.kernel.cover import shamir
+
+        rows, primes = self._residues(), self._context.primes
+        return self._publish(
+            samples, lambda: shamir.deal(rows, primes, threshold, points, SystemRandomness())
+        )
+
+    def stand_in(self, extra: Residues | None) -> None:
+        """Use s_p + extra in place of s_p from now on, None: s_p; extra: shape (towers, n)."""
+        primes = self._context.primes
+        self._standing_in = None if extra is None else add(self._residues(), extra, primes)
+
+    def _residues(self) -> Residues:
+        """s_p, shape (towers, n)."""
+        if self._rows is None:
+            self._rows = in_pq(self._context, self._key)
+        return self._rows[: self._context.params.num_towers]
+
+    def _wide(self) -> Residues:
+        """s_p modulo the primes of Q and P, shape (extended towers, n)."""
+        self._residues()
+        assert self._rows is not None  # noqa: S101 (just made)
+        return self._rows
+
+    # -- shares of ciphertexts ----------------------------------------------------------------
+
+    def refresh_shares(self, asked: Sequence[Asked]) -> list[Halves]:
+        """Masked decryption and re-encryption share of each ciphertext (c1, label, T).
+
+        c1: second polynomial at REFRESH_TOWERS towers; label: unique name of this refresh; both
+        fix the random element a'; T: a map that is applied on the way, or None. Returns (h0, h1):
+        h0 = c1 s_p - M_p at c1's towers, h1 = -a' s_p + T(M_p) + e at level 0, M_p uniform in the
+        room of c1's primes (`ckks.masks`).
+        """
+        from parties.kernel.rows.masks import drawn
+
+        return self._shares(asked, drawn)
+
+    def trace_shares(self, asked: Sequence[Asked]) -> list[Halves]:
+        """The same through maps of the subring's coefficients alone (`ckks.subring`).
+
+        M_p is uniform modulo c1's primes on all others; on these it is uniform in the room.
+        """
+        from parties.kernel.model.masks import drawn
+
+        return self._shares(asked, drawn)
+
+    def _shares(self, asked: Sequence[Asked], drawn: Drawn) -> list[Halves]:
+        """drawn: masks M modulo c1's primes, and T(M) at level 0."""
+        samples, names = self._refresh_samples(asked)
+
+        def make() -> list[Halves]:
+            secret = self._present
+            masks = drawn(self._context, self._parties, [through for _, _, through in asked])
+            errors = fresh_errors(self._context, len(asked))
+
+            def share(one: Asked, name: str, mask: tuple[Any, Any], error: Residues) -> Halves:
+                return self._shown(one[0], name, secret, *mask, error)
+
+            return each(share, asked, names, masks, errors)
+
+        return self._publish(samples, make)
+
+    def _shown(
+        self,
+        c1: Residues,
+        name: str,
+        secret: Residues,
+        mask: Residues,
+        mapped: Residues,
+        error: Residues,
+    ) -> Halves:
+        """(c1 s_p - M_p, -a' s_p + T(M_p) + e), a' the random element of this name."""
+        primes, low = self._context.primes, self._context.primes[: len(c1)]
+        h0 = rns.subtract(rns.product(c1, secret[: len(low)], low), mask, low)
+        hidden = rns.product(self._context.uniform_polynomial(self._seed, name), secret, primes)
+        return h0, rns.subtract(add(mapped, error, primes), hidden, primes)
+
+    def _refresh_samples(self, asked: Sequence[Asked]) -> tuple[list[Sample], list[str]]:
+        """What is published, and the labels of the random elements."""
+        samples, names = [], []
+        for c1, label, through in asked:
+            given, mask = self._given(c1, label), f"M({label})"
+            names.append(self._context.refresh_label(label, c1))
+            samples += [
+                Sample(
+                    f"{label}/h0",
+                    (Term(given, SHARE),),
+                    pads=(Pad(mask, -1),),
+                    lemma="masked decryption",
+                ),
+                Sample(
+                    f"{label}/h1",
+                    (_seeded(names[-1], SHARE, -1),),
+                    FRESH_ERROR_STD,
+                    pads=(Pad(mask, 1, "T" if through else ""),),
+                ),
+            ]
+        return samples, names
+
+    def decryption_share(self, c1: Residues, label: str, flooding: Flooding) -> Residues:
+        """d = c1 s_p + e_flood, shape of c1.
+
+        flooding: of e_flood, from the operating system's generator.
+        """
+        context, primes = self._context, self._context.primes[: len(c1)]
+        terms = (Term(self._given(c1, label), SHARE),)
+        std = flooding.rms(context.params.ring_dim)
+        sample = Sample(label, terms, std, lemma="flooded decryption")
+
+        def make() -> Residues:
+            flood = flooding.draw(context, len(c1), SystemRandomness())
+            return add(rns.product(c1, self._present[: len(c1)], primes), flood, primes)
+
+        return self._publish([sample], make)
+
+    # -- helpers ------------------------------------------------------------------------------
+
+    @property
+    def _present(self) -> Residues:
+        """s_p, or what stands in for others as well, shape (towers, n)."""
+        return self._residues() if self._standing_in is None else self._standing_in
+
+    def _given(self, c1: Residues, label: str) -> Element:
+        """The coordinator's c1, as an element.
+
+        Raises:
+            PolicyError: a repetition for another ciphertext than the first time.
+        """
+        element = Element(RECEIVED, hashlib.sha256(c1.tobytes()).hexdigest())
+        first = repeated(label)
+        if first != label:
+            answered = self._ledger.get(f"{first}/h0") or self._ledger.get(first)
+            if answered is None or answered.terms[0].element != element:
+                raise PolicyError(
+                    f"{label!r} is not for the ciphertext that {first!r} was given for"
+                )
+        return element
+
+    def _each_digit(self, rows: Residues) -> Residues:
+        """The same in all digits of a key."""
+        return np.tile(rows, (self._context.params.num_digits, 1))
+
+    def _hidden(self, a: Residues, secret: Residues, std: float, sign: int = 1) -> Residues:
+        """sign a secret + e per digit; a: (digits * ext. towers, n), secret: (ext. towers, n)."""
+        params, primes = self._context.params, self._context.key_primes
+        errors = [
+            in_pq(self._context, gaussian(params.ring_dim, std)) for _ in range(params.num_digits)
+        ]
+        combine = add if sign > 0 else rns.subtract
+        return combine(
+            np.concatenate(errors), rns.product(a, self._each_digit(secret), primes), primes
+        )
+
+    def _with_gadget(self, half: Residues) -> Residues:
+        """P s_p g added: P s_p on each digit's own primes."""
+        context, rows, count = self._context, half.copy(), len(self._context.extended_primes)
+        factors = [[prod(context.special_primes) % prime] for prime in context.primes]
+        wide = np.broadcast_to(np.array(factors, np.uint64), self._residues().shape)
+        scaled = rns.product(self._residues(), wide, context.primes)
+        for k, prime in enumerate(context.primes):
+            row = count * context.digit_of(k) + k
+            rows[row : row + 1] = add(rows[row : row + 1], scaled[k : k + 1], [prime])
+        return rows
+
+    def _public(self, public_key: Any) -> tuple[Residues, Residues]:
+        """b and a of the joint key."""
+        if self._joint is None or self._joint[0] is not public_key:
+            b, a = np.split(self._context.residues_of(public_key), 2)
+            self._joint = public_key, b, a
+        return self._joint[1:]
+
+
+def _seeded(name: str, secret: str, factor: int = 1) -> Term:
+    """factor * H(name) * secret."""
+    return Term(Element(SEED, name), secret, factor)

@@ -1,0 +1,47 @@
+"""What a run under threshold CKKS asks of a party's keys, in numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from parties.kernel.sheet import digest_of
+from protocols.ckks.flooding import Flooding
+from protocols.ckks.parameters import CkksParameters
+
+__all__ = ["CkksParameters", "KeysSheet"]  # records of this room
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KeysSheet:
+    """One party's keys in a run under threshold CKKS.
+
+    session, roster: see `SumsSheet`; params: of the ring; cover: how many stand in for others,
+    None: nobody; rotations: indices of keys; refreshes: ciphertexts of each step; shown: which of
+    the `coordinates`, slots or coefficients, the release shows; shown_error, error: bounds on the
+    noise of these, and of all, before the decryption [integer units]; decryptions: of one message.
+    """
+
+    session: str
+    roster: tuple[tuple[str, str], ...]
+    params: CkksParameters
+    cover: int | None
+    rotations: tuple[int, ...]
+    refreshes: tuple[int, ...]
+    shown: tuple[int, ...]
+    coordinates: int
+    shown_error: float
+    error: float
+    decryptions: int
+
+    def digest(self) -> str:
+        """See `digest_of`."""
+        return digest_of(self)
+
+    def flooding(self) -> Flooding:
+        """What hides these errors to 40 bits (`ckks.flooding`)."""
+        shown = np.zeros(self.coordinates, np.bool_)
+        shown[list(self.shown)] = True
+        n, errors = self.params.ring_dim, (self.shown_error, self.error)
+        return Flooding.of(shown, n, *errors, self.decryptions)

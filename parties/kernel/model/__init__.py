@@ -1,0 +1,1 @@
+"""A run of an encrypted model."""

@@ -1,0 +1,119 @@
+"""A party's half of pads that cancel: what it shares with each other party.
+
+A pair's secret is as good as both its replies: it leaves this file only sealed (`Pads.state`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from numpy.typing import NDArray
+
+from parties.kernel.ephemeral_key import EphemeralKey
+from protocols.ckks import subring
+from protocols.ckks.residues import Residues
+from protocols.errors import PolicyError
+from protocols.exchange.body import Body
+from protocols.exchange.signed_values import SignedValue, pad_key_text
+
+# 32-bit digits of a pair's integers: 320 bits, of which three primes of 60 bits take a rest.
+_DIGITS = 10
+
+
+def _drawn(secret: bytes, label: str, count: int) -> NDArray[np.uint32]:
+    """Digits of a pair's integers under a label, shape (count, _DIGITS), the lowest first.
+
+    SHAKE-256 of a 32-byte secret and the label.
+    """
+    data = hashlib.shake_256(secret + label.encode()).digest(4 * _DIGITS * count)
+    return np.frombuffer(data, "<u4").reshape(count, _DIGITS)
+
+
+class Pads:
+    """One party's half of `protocols.steps.pads`.
+
+    Security: pairs agree once, and the ephemeral key is forgotten with that. A pad is a function of
+    pair and label; the caller answers a label once.
+
+    roster: verification keys (hexadecimal) by party, in the plan's order; name: this party; seed:
+    the joint seed; signing_key: this party's identity.
+    """
+
+    def __init__(
+        self, roster: Mapping[str, str], name: str, seed: bytes, signing_key: Ed25519PrivateKey
+    ) -> None:
+        self._roster, self._name, self._seed = dict(roster), name, seed
+        self._ephemeral = EphemeralKey("pad key", partial(pad_key_text, seed), name, signing_key)
+        self._secrets: dict[str, bytes] = {}
+
+    def __repr__(self) -> str:
+        return "Pads(<secret>)"
+
+    def erase(self) -> None:
+        """Forget everything."""
+        self._ephemeral.forget()
+        self._secrets = {}
+
+    def key(self) -> SignedValue:
+        """This party's ephemeral X25519 key, signed with its identity."""
+        return self._ephemeral.signed()
+
+    def agree(self, keys: Mapping[str, SignedValue]) -> None:
+        """Agree with every other party, and forget the key.
+
+        Raises:
+            ProtocolError: a key is not its owner's. PolicyError: already agreed.
+        """
+        self._ephemeral.check(self._roster, keys)
+        for other in self._roster.keys() - {self._name}:
+            # Both ends sort by place in the plan; keys have one size, names are quoted.
+            ends = [name for name in self._roster if name in (other, self._name)]
+            pair = b"".join(bytes.fromhex(keys[n].value) for n in ends) + repr(ends).encode()
+            info = b"ciphercohort/pad/1\0" + pair
+            shared = self._ephemeral.shared(other, keys[other], salt=self._seed, info=info)
+            self._secrets[other] = shared
+        self._ephemeral.forget()
+
+    def pad(
+        self, label: str, primes: tuple[int, ...], count: int, missing: Collection[str] = ()
+    ) -> Residues:
+        """What this party adds under a label, shape (len(primes), count), uniform.
+
+        A pair's are integers of 320 bits: modulo a product of primes of 180 bits they are within
+        2^-142 of uniform, each. They are added up before they are reduced.
+
+        missing: parties whose replies are not in the sum.
+
+        Raises:
+            PolicyError: nothing is agreed yet, or all is erased.
+        """
+        if not self._secrets:
+            raise PolicyError("no pads are agreed yet, or they were erased")
+        # A digit of a sum over 2^31 parties still has room.
+        total = np.zeros((count, _DIGITS), np.int64)
+        names = list(self._roster)
+        place = names.index(self._name)
+        for other in self._secrets.keys() - {*missing}:
+            sign = 1 if names.index(other) > place else -1
+            total += sign * _drawn(self._secrets[other], label, count).astype(np.int64)
+        weights = [1 << 32 * digit for digit in range(_DIGITS)]
+        integers: Any = total.astype(object) @ np.array(weights, object)
+        return subring.reduced(integers, primes)
+
+    # -- going on in another process --------------------------------------------------------------
+
+    def state(self, seal: Callable[[bytes], bytes]) -> Body:
+        """For `restore`; everything is sealed."""
+        own = self._ephemeral.state(seal)
+        return Body({"with": list(self._secrets)}, (own, *map(seal, self._secrets.values())))
+
+    def restore(self, state: Body, unseal: Callable[[bytes], bytes]) -> None:
+        """Inverse of `state`."""
+        own, *secrets = state.blobs
+        self._ephemeral.restore(own, unseal)
+        self._secrets = dict(zip(state.meta["with"], map(unseal, secrets), strict=True))

@@ -1,0 +1,471 @@
+"""A run of an encrypted model: one party's rows, noise and pads, behind a sheet that it checks."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Callable, Collection, Mapping, Sequence
+from hashlib import sha256
+from typing import Any, TypeVar
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from numpy.typing import NDArray
+from scipy.special import logit
+
+from parties.kernel.integers.blocks import added
+from parties.kernel.integers.clipping import clip_rows, row_norms
+from parties.kernel.keys.session import KeySession, Once
+from parties.kernel.model.clear_rows import CIRCUITS, ClearRows
+from parties.kernel.model.pads import Pads
+from parties.kernel.model.sheet import ModelSheet
+from parties.kernel.private import Terms, opened, terms_of
+from parties.kernel.sheet import SLACK, Floor, hold, of_rows
+from protocols.ckks import residues as rns
+from protocols.ckks import subring
+from protocols.ckks.context import CONJUGATION
+from protocols.ckks.evaluation import CkksContext, unload
+from protocols.ckks.factored import Link
+from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
+from protocols.ckks.residues import Residues
+from protocols.errors import MessageError, PolicyError
+from protocols.exchange.body import Body
+from protocols.exchange.labels import COVERED, PUBLIC_KEY, rotation_label
+from protocols.exchange.signed_values import SignedValue
+from protocols.privacy.laws.discrete import discrete_gaussian
+from protocols.privacy.laws.randomness import ExpandedRandomness, RandomSource, apart
+
+T = TypeVar("T")
+Array = NDArray[np.float64]
+Seal = Callable[[bytes], bytes]
+ROOM = 16.0
+"""No slope of a link on its interval leaves [-ROOM, ROOM]."""
+
+
+class Alone(Once):
+    """What parties are handed alike, made for one; a simulator's cache makes it once for all."""
+
+    room = 9 << 28
+    """For encoded rows [bytes]; others are encoded again in every round."""
+
+    def kept(self, halves: Sequence[Residues]) -> Sequence[Residues]:
+        """Halves of evaluation keys."""
+        return tuple(halves)
+
+    def loaded(
+        self,
+        params: CkksParameters,
+        session: str,
+        chunks: Sequence[Any],
+        load: Callable[[CkksContext], None],
+    ) -> CkksContext:
+        """A context with these keys."""
+        context = CkksContext(params, f"{session}/{id(self)}")
+        weakref.finalize(context, unload, context.tag)
+        load(context)
+        return context
+
+
+class ModelSession:
+    """One party of one run.
+
+    name: in the roster; rows: behind their boundary, which has the owner's terms; randomness: of
+    noise and of the coins by which rows are taken; shared: see `Alone`.
+
+    Raises:
+        PolicyError, ParameterError: the sheet asks for more than the owner's terms, or is none.
+    """
+
+    def __init__(
+        self,
+        sheet: ModelSheet,
+        name: str,
+        rows: Any,
+        randomness: RandomSource,
+        signing_key: Ed25519PrivateKey,
+        shared: Any = None,
+    ) -> None:
+        self._sheet, self._name, self._rows, self._terms = sheet, name, rows, terms_of(rows)
+        self._randomness, self._signing_key = randomness, signing_key
+        check(sheet, name, signing_key.public_key().public_bytes_raw().hex(), rows, self._terms)
+        self._link = Link.of([c * sheet.scale**-k for k, c in enumerate(sheet.link)])
+        self._shared: Any = shared or Alone()
+        self._next, self._asked = 0, list[str]()
+        self._chunks: list[Any] = []
+        self._keys: KeySession | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self._noise: Array | None = None
+        self._encoded: tuple[Array, Array, Any] | None = None
+        self._clear: ClearRows | None = None
+        self._loaded: CkksContext | None = None
+        self._public: Any = None
+
+    # -- keys -------------------------------------------------------------------------------------
+
+    def begin(self, keys: KeySession) -> bytes:
+        """Once; keys: this party's; the joint seed, which is theirs, 32 bytes.
+
+        Raises:
+            PolicyError: a second time, or the sheet packs rows for another ring.
+        """
+        if self._keys is not None:
+            raise PolicyError("this session has its keys; others would answer rounds again")
+        if keys.context.params.num_slots != self._sheet.columns.num_slots:
+            raise PolicyError("the sheet of this run is refused: slots of another ring")
+        self._seed, self._keys = keys.seed, keys
+        keys.traces = True
+        self._pads = Pads(dict(self._sheet.roster), self._name, self._seed, self._signing_key)
+        return self._seed
+
+    @property
+    def _held(self) -> KeySession:
+        if self._keys is None:
+            raise PolicyError("this session has no keys yet")
+        return self._keys
+
+    def pad_key(self) -> SignedValue:
+        """See `Pads.key`."""
+        _ = self._held
+        return self._pads.key()
+
+    def agree_pads(self, keys: Mapping[str, SignedValue]) -> None:
+        """See `Pads.agree`."""
+        _ = self._held
+        self._pads.agree(keys)
+
+    def take_keys(self, halves: Sequence[Residues]) -> None:
+        """Evaluation keys, in their order, some at a time; once all are here, they are loaded.
+
+        H1 and sum_p t_p of the relinearisation key come first, then the summed b of each rotation.
+
+        Raises:
+            PolicyError: too many, or before the joint key. MessageError: of another ring.
+        """
+        context, due = self._held.context, 2 + len(self._rotations)
+        count = sum(map(len, self._chunks)) + len(halves)
+        if self._held.joint_key is None or not halves or count > due:
+            raise PolicyError("evaluation keys come once, after the joint key")
+        for half in halves:
+            rns.check(half, context.key_primes, context.params.ring_dim)
+        self._chunks.append(self._shared.kept(halves))
+        if count == due:
+            self._load(self._held.joint_key)
+
+    @property
+    def _rotations(self) -> tuple[int, ...]:
+        return (CONJUGATION, *self._sheet.columns.rotations)
+
+    def _load(self, b: Residues) -> None:
+        seed, context = self._seed, self._held.context
+
+        def load(found: CkksContext) -> None:
+            first, second, *rest = (half for chunk in self._chunks for half in chunk)
+            maps = [
+                found.rotation_key_map(i, found.uniform_key_half(seed, rotation_label(i)), b)
+                for i, b in zip(self._rotations, rest, strict=True)
+            ]
+            found.load_evaluation_keys(found.evaluation_key(first, second), maps)
+
+        tag = self._sheet.session
+        self._loaded = self._shared.loaded(context.params, tag, self._chunks, load)
+
+        def make() -> Any:
+            return context.public_key(b, context.uniform_polynomial(seed, PUBLIC_KEY))
+
+        name = sha256(b.tobytes()).digest(), seed
+        self._public = self._shared.once(self._loaded, "public key", name, make)
+
+    # -- a round ----------------------------------------------------------------------------------
+
+    def gradient(
+        self,
+        t: int,
+        point: Sequence[Residues],
+        elements: Sequence[str],
+        view: str,
+        missing: Collection[str] = (),
+        again: bool = False,
+    ) -> list[list[Residues]]:
+        """(c0, c1) of each part of the gradient of round t, noise included; once, t rising.
+
+        point: c0 of each part at level 0, none at t = 0, where weights are zero; elements: labels
+        of the random elements that are their c1; view: what parties of one sum are asked alike,
+        pads of others do not cancel; missing: parties whose replies are not in the sum; again:
+        once more for the same point, without parties that have vanished.
+
+        Raises:
+            PolicyError: the round is over, or none; keys are due; a repetition at another point.
+            MessageError: the point is not of this run.
+        """
+        label = self._opened_round(t, point, elements, missing, again)
+        self._terms.spend()
+        keys, context, columns = self._held, self._held.context, self._sheet.columns
+        low, n = context.primes[:REFRESH_TOWERS], context.params.ring_dim
+        counts = self._counts(t)
+        sums: Any = [[np.zeros((len(low), n), np.uint64)] * 2] * columns.num_parts
+        if point:
+            sums = self._at(point, elements, counts)
+        parts = keys.encrypt_onto(self._public, sums, label)
+        own, stream = self._own_terms(t, counts), ExpandedRandomness()
+        for part, polynomials in enumerate(parts):
+            pad = self._pads.pad(f"{view}/{label}/{part}", low, 2 * columns.period, missing)
+            inner = rns.add(pad, subring.reduced(own[part], low), low)
+            hidden = subring.kernel(low, n, columns.period, stream)
+            hidden = rns.add(hidden, subring.embedded(inner, low, n), low)
+            polynomials[0] = rns.add(polynomials[0], hidden, low)
+        return parts
+
+    def _opened_round(
+        self,
+        t: int,
+        point: Sequence[Residues],
+        elements: Sequence[str],
+        missing: Collection[str],
+        again: bool,
+    ) -> str:
+        """The round's label; from here on it is over, whatever comes of it."""
+        sheet, context = self._sheet, self._held.context
+        first, last = (self._next - 1, self._next) if again else (self._next, sheet.rounds)
+        if type(t) is not int or not max(0, first) <= t < last:
+            raise PolicyError(f"round {t!r} is over or none: {first} to {last - 1} are")
+        if self._loaded is None:
+            raise PolicyError("not all evaluation keys are here yet")
+        others = {*dict(sheet.roster)} - {self._name}
+        if not {*missing} <= others or len({*missing}) > sheet.lost:
+            raise PolicyError(f"missing={[*missing]} are not at most {sheet.lost} other parties")
+        due = sheet.columns.num_parts if t else 0
+        if len(point) != due or len(elements) < due:
+            raise MessageError(f"{len(point)} parts of a point, {due} are due")
+        for c0 in point:
+            rns.check(c0, context.primes, context.params.ring_dim)
+        asked = [*(sha256(c0.tobytes()).hexdigest() for c0 in point), *elements[:due]]
+        if again and asked != self._asked:
+            raise PolicyError(f"this is not for the point that 'gradient/{t}' was asked at")
+        self._next, self._asked = t + 1, asked
+        return f"{COVERED if again else ''}gradient/{t}"
+
+    def _at(
+        self, point: Sequence[Residues], elements: Sequence[str], counts: Array | None
+    ) -> list[list[Residues]]:
+        """Sums over rows at a point; those of parties of one process share what is made of it."""
+        rows, context = self._in_clear(), self._held.context
+        if counts is not None:
+            rows = rows.only(np.flatnonzero(counts), counts[counts > 0])
+
+        def make() -> Any:
+            uniform = (context.uniform_polynomial(self._seed, e) for e in elements)
+            return rows.rotated([[c0, c1] for c0, c1 in zip(point, uniform, strict=False)])
+
+        return rows.gradient(self._shared.once(self._loaded, "point", tuple(self._asked), make))
+
+    # -- going on in another process --------------------------------------------------------------
+
+    def state(self, seal: Seal) -> Body:
+        """For `restore`: pads and noise, sealed, evaluation keys, and how far it is."""
+        pads = self._pads.state(seal)
+        drawn = b"" if self._noise is None else seal(self._noise.tobytes())
+        meta = {
+            "pads": [len(pads.blobs), dict(pads.meta)],
+            "round": [self._next, self._asked],
+            "keys": [len(chunk) for chunk in self._chunks],
+        }
+        halves = (half.tobytes() for chunk in self._chunks for half in chunk)
+        return Body(meta, (*pads.blobs, drawn, *halves))
+
+    def restore(self, state: Body, unseal: Seal) -> None:
+        """Inverse of `state`, once keys and joint key are here, before anything was asked."""
+        if self._next or self._chunks:
+            raise PolicyError("this session has begun: it goes on from where it is")
+        count, own = state.meta["pads"]
+        self._pads.restore(Body(own, state.blobs[:count]), unseal)
+        drawn, *halves = state.blobs[count:]
+        if drawn:
+            self._noise = np.frombuffer(unseal(drawn)).reshape(
+                self._sheet.rounds, *self._sheet.columns.shape
+            )
+        self._next, self._asked = state.meta["round"]
+        n, left = self._held.context.params.ring_dim, iter(halves)
+        for held in state.meta["keys"]:
+            self.take_keys(
+                [np.frombuffer(next(left), np.uint64).reshape(-1, n) for _ in range(held)]
+            )
+
+    def erase(self) -> None:
+        """Forget rows, noise, pads and keys; nothing leaves any more."""
+        self._next = self._sheet.rounds
+        self._forget()
+        self._chunks = []
+        if self._keys is not None:
+            self._pads.erase()
+
+    # -- rows -------------------------------------------------------------------------------------
+
+    def _own_terms(self, t: int, counts: Array | None = None) -> list[list[int]]:
+        """(sum_i u_i x_i (p(0) - y_i) + N chi_t) / A of each part, as coefficients of the subring.
+
+        One B-th of it: sums over columns make B of that. p(0) - y stands for what of the slopes is
+        known in the clear; counts: beside u.
+        """
+        sheet, columns = self._sheet, self._sheet.columns
+        rows, targets, shard = self._rows_and_targets()
+        weight = shard.weight if counts is None else shard.weight * counts
+        known = known_slopes(sheet, t, targets, shard.offset)
+        slopes = weight.reshape(-1, *(1,) * (targets.ndim - 1)) * known
+        own = self._added(rows, slopes) + sum(sheet.rows) * self._drawn()[t]
+        leading = self._link.factors.leading
+        side = -2 * leading**3 if sheet.circuit == "lffr" else leading
+        scale = 2.0**self._held.context.params.scale_bits / (
+            side / sheet.scale * columns.block_size
+        )
+        coefficients = subring.of_slots(columns.in_parts(own).conj() * scale)
+        return [[round(c) for c in part] for part in coefficients.tolist()]
+
+    def _added(self, rows: Array, slopes: Array) -> Array:
+        """sum_i x_i s_i, in integers: a row decides how no other one is rounded."""
+
+        def parts(some: slice) -> Array:
+            factors = slopes[some].reshape(len(slopes[some]), 1, -1)
+            return (rows[some][:, :, None] * factors).reshape(len(factors), -1)
+
+        width = slopes[:1].size * rows.shape[1]
+        units, bits = added(parts, len(rows), width, ROOM * max(1.0, self._sheet.bound))
+        return np.ldexp(units.astype(np.float64), -bits).reshape(rows.shape[1], *slopes.shape[1:])
+
+    def _drawn(self) -> Array:
+        """This party's noise on the mean gradient of all rounds; a repetition has the same."""
+        if self._noise is None:
+            self._noise = draw_noise(self._sheet, self._randomness)
+        return self._noise
+
+    def _counts(self, t: int) -> Array | None:
+        """What a party's rows count in a round, by its own coins; None: all once.
+
+        m of n rows, n / m each, m filling its last group of rows: see `model.minibatch`. A
+        seeded source, which is not private, gives the same for the same t.
+        """
+        rows, block = int(self._rows.rows), self._sheet.columns.block_size
+        taken = min(rows, block * -(-rows // (self._sheet.batches * block)))
+        if not t or taken == rows:
+            return None
+        # Of equal words, 2^-64 of all pairs, the first is taken.
+        order = np.argsort(apart(self._randomness, f"batch/{t}").words(rows), kind="stable")
+        found: Array = np.zeros(rows)
+        found[order[:taken]] = rows / taken
+        return found
+
+    def _rows_and_targets(self) -> tuple[Array, Array, Any]:
+        """Rows and targets as they are fitted, and the rows' other terms; opens them.
+
+        Raises:
+            PolicyError: a row is longer than the sheet says, or counts more than once.
+        """
+        shard = opened(self._rows)
+        if self._encoded is None:
+            sheet = self._sheet
+            x, y = shard.x, shard.y.ravel()
+            if sheet.matrix:
+                x = clip_rows(np.asarray(x @ np.array(sheet.matrix)), 1.0)[0]
+            if sheet.signed:
+                x, y = x * (2 * y - 1)[:, None], np.ones_like(y)
+            if sheet.gamma:
+                y = logit(sheet.gamma * y + (1 - sheet.gamma) / 2)
+            y = (y / sheet.unit).reshape(-1, *sheet.columns.shape[1:])
+            # Written so that what is not a number is refused.
+            fits = [
+                row_norms(x) <= sheet.bound * SLACK,
+                (y >= (0 if sheet.law else -SLACK)) & (y <= SLACK),
+                (shard.weight >= 0) & (shard.weight <= 1),
+            ]
+            if len(y) != len(x) or not all(each.all() for each in fits):
+                raise PolicyError(f"a row is beyond bound={sheet.bound}, or counts more than once")
+            self._encoded = x, y, shard
+        return self._encoded
+
+    def _in_clear(self) -> ClearRows:
+        if self._clear is None:
+            sheet = self._sheet
+            rows, targets, shard = self._rows_and_targets()
+            offset = shard.offset * (sheet.scale / sheet.radius)
+            assert self._loaded is not None  # noqa: S101 (checked)
+            self._clear = CIRCUITS[sheet.circuit](
+                self._loaded,
+                sheet.columns,
+                self._link,
+                rows,
+                self._zeros(),
+                self._shared.room,
+                scale=sheet.scale,
+                weight=shard.weight if "weight" in sheet.terms else None,
+                offset=offset if "offset" in sheet.terms else None,
+                targets=targets,
+            )
+        return self._clear
+
+    def _zeros(self) -> Any:
+        """Two fresh encryptions of zero, which never leave: see `ClearRows`.
+
+        Parties of one process take their sums in turn: no two groups of rows take the same.
+        """
+        loaded, zero = self._loaded, np.zeros(1)
+        assert loaded is not None  # noqa: S101 (checked)
+
+        def make() -> Any:
+            fresh = [loaded.encrypt(self._public, zero) for _ in range(2)]
+            return tuple(loaded.products([loaded.polynomials_of(ct) for ct in fresh]))
+
+        return self._shared.once(loaded, "zeros", self._seed, make)
+
+
+def draw_noise(sheet: ModelSheet, randomness: RandomSource) -> Array:
+    """One party's share for the mean gradient, shape (rounds, d), of several targets (…, d, c)."""
+    shape = (sheet.rounds, *sheet.columns.shape)
+    if not sheet.law:
+        return np.zeros(shape)
+    units = discrete_gaussian(sheet.units, math.prod(shape), randomness)
+    return np.ldexp(units.astype(np.float64), -sheet.bits).reshape(shape)
+
+
+def known_slopes(sheet: ModelSheet, t: int, targets: Array, offset: Array) -> Array:
+    """What of the slopes needs no weights: p(0) - y; where these are zero, t = 0, all of it.
+
+    offset: of scores; targets: encoded.
+    """
+    start = sheet.link[0]
+    if sheet.circuit == "lffr":
+        return np.zeros_like(targets) if t else 2 * (start - targets) * start * (1 - start)
+    score = (np.zeros(1) if t else offset) / sheet.radius
+    p = 0.0 * score
+    for coefficient in reversed(sheet.link):
+        p = p * score + coefficient
+    found: Array = p.reshape(-1, *(1,) * (targets.ndim - 1)) - targets
+    return found
+
+
+def check(sheet: ModelSheet, name: str, key: str, rows: Any, terms: Terms) -> None:
+    """Refuse what no honest plan gives, or this owner has not agreed to; key: this party's."""
+    columns, parties = sheet.columns, len(sheet.roster)
+
+    def least() -> float:
+        """Twice the largest label term at the zero model."""
+        labels = np.array([1.0] if sheet.signed else [0.0, 1.0])
+        slopes = known_slopes(sheet, 0, labels, np.zeros(1))
+        return 2 * float(np.abs(slopes).max()) * math.sqrt(columns.num_outputs) * sheet.bound
+
+    floors: list[Floor] = [
+        ("columns", lambda: columns.num_features == rows.num_features),
+        ("circuit", lambda: sheet.circuit in CIRCUITS and len(sheet.link) > 1),
+        ("link", lambda: all(map(math.isfinite, (*sheet.link, sheet.gamma, sheet.unit)))),
+        ("scales", lambda: all(0 < s < math.inf for s in (sheet.scale, sheet.radius, sheet.bound))),
+        ("batches", lambda: type(sheet.batches) is int and sheet.batches > 0),
+        ("lost", lambda: 0 <= sheet.lost <= parties - max(2, terms.colluders + 1)),
+    ]
+    if sheet.law:
+        floors += [
+            ("what no certificate knows", lambda: (sheet.batches, sheet.lost) == (1, 0)),
+            ("offsets", lambda: "offset" not in sheet.terms),
+            ("targets", lambda: (sheet.gamma, sheet.unit) == (0, 1)),
+        ]
+    own = of_rows(sheet, name, rows, terms, least)
+    hold("this run", sheet, name, key, terms, [*floors, *own])

@@ -1,0 +1,53 @@
+"""Which rooms of the kernel a protocol needs: what an owner leaves out is never loaded."""
+
+from __future__ import annotations
+
+import json
+import pkgutil
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from protocols.errors import ParameterError, PolicyError
+
+COVER = "cover"
+ROOMS: Mapping[str, tuple[str, ...]] = {
+    "encrypted-rows": ("keys", "rows"),
+    "encrypted-model": ("keys", "model"),
+    "secure-aggregation": ("sums",),
+    COVER: ("cover",),
+}
+"""By protocol; all share what stands above the rooms, and `integers`. Cover, by which an owner
+stands in for those who vanish, goes with the first two."""
+EVERY = tuple(ROOMS)
+_HERE = f"{__name__.rpartition('.')[0]}."
+
+
+def check_protocols(protocols: Collection[str]) -> None:
+    """Raises ParameterError: there are none, or one that is not known."""
+    unknown = [name for name in protocols if name not in ROOMS]
+    if unknown or not {*protocols} - {COVER}:
+        raise ParameterError(
+            f"protocols={[*protocols]}: name one or more of {', '.join(ROOMS)}, and not cover alone"
+        )
+
+
+def named(name: str, protocols: Collection[str]) -> Any:
+    """What "module:name" stands for; loaded now, if one of an owner's protocols needs its room.
+
+    Raises:
+        PolicyError: none of them does.
+    """
+    room = name.removeprefix(_HERE).partition(".")[0]
+    need = [protocol for protocol, rooms in ROOMS.items() if room in rooms]
+    if need and not {*need} & {*protocols}:
+        raise PolicyError(refused(" or ".join(need), protocols))
+    return pkgutil.resolve_name(name)
+
+
+def refused(need: str, protocols: Collection[str]) -> str:
+    """What to say where a protocol is needed that an owner left out, and the cure."""
+    return (
+        f"protocols = {json.dumps([*protocols])} of this party's [policy] leaves out {need}, which "
+        "this run needs: take another protocol, or its owner adds that name and starts its agent "
+        "again"
+    )

@@ -1,0 +1,1 @@
+"""A run on encrypted rows, or on encrypted sums of their products."""

@@ -1,0 +1,105 @@
+"""A run on encrypted rows or sums: what one party encrypts once, behind a sheet that it checks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from numpy.typing import NDArray
+
+from parties.kernel.keys.session import KeySession
+from parties.kernel.private import Terms, opened, terms_of
+from parties.kernel.rows import packed
+from parties.kernel.rows.sheet import RowsSheet
+from parties.kernel.sheet import Floor, hold, of_rows
+from protocols.ckks.residues import Residues
+from protocols.errors import MessageError, PolicyError
+from protocols.exchange.labels import CONTRIBUTE
+from protocols.privacy.laws.randomness import RandomSource
+
+KINDS = ("rows", "lffr", "gram")
+
+
+class RowsSession:
+    """One party of one run.
+
+    name: in the roster; rows: behind their boundary, which has the owner's terms; randomness: of
+    the noise.
+
+    Raises:
+        PolicyError, ParameterError: the sheet asks for more than the owner's terms, or is none.
+    """
+
+    def __init__(
+        self,
+        sheet: RowsSheet,
+        name: str,
+        rows: Any,
+        randomness: RandomSource,
+        signing_key: Ed25519PrivateKey,
+    ) -> None:
+        self._sheet, self._rows, self._terms = sheet, rows, terms_of(rows)
+        self._randomness, self.is_over = randomness, False
+        check(sheet, name, signing_key.public_key().public_bytes_raw().hex(), rows, self._terms)
+
+    def contribute(self, keys: KeySession, places: Sequence[NDArray[np.int32]]) -> list[Residues]:
+        """(c0, c1) of each vector of slots, once.
+
+        places: for each slot of each vector 1 + the place of its number in `packed.values`, one
+        array after the other; 0 where it is empty.
+
+        Raises:
+            PolicyError: a second time. MessageError: a row stands in two slots, or in none.
+        """
+        if self.is_over:
+            raise PolicyError("this session has encrypted its rows; again, they would have others")
+        sheet = self._sheet
+        self.check_places(places, keys.context.num_slots)
+        key = keys.public_key()
+        self.is_over = True
+        self._terms.spend()
+        shard = opened(self._rows)
+        noise = packed.draw_noise(sheet, self._randomness)
+        found = packed.values(sheet, shard.x, shard.y, noise, shard.weight)
+        numbers = np.concatenate([[0.0], *(each.ravel() for each in found)])
+        return [
+            keys.encrypt(key, numbers[place], f"{CONTRIBUTE}/{k}") for k, place in enumerate(places)
+        ]
+
+    def check_places(self, places: Sequence[NDArray[np.int32]], num_slots: int) -> None:
+        """Each number has a slot; numbers of a row one, those of sums as many as the layout."""
+        sheet = self._sheet
+        total = 1 + sum(map(math.prod, packed.shapes(sheet, int(self._rows.rows))))
+        if not all(p.shape == (num_slots,) and p.dtype == np.int32 for p in places):
+            raise MessageError("places are int32, one for each slot of a vector")
+        if not all(int(p.min()) >= 0 and int(p.max()) < total for p in places):
+            raise MessageError("a slot has a place that holds no number")
+        counts = sum((np.bincount(p, minlength=total) for p in places), np.zeros(total, np.int64))
+        once = total if sheet.kind != "gram" else 1
+        if not ((counts[1:once] == 1).all() and (counts[once:] >= 1).all()):
+            raise MessageError("a number of a row stands in no slot, or in two")
+
+    def erase(self) -> None:
+        """Nothing leaves any more."""
+        self.is_over = True
+
+
+def check(sheet: RowsSheet, name: str, key: str, rows: Any, terms: Terms) -> None:
+    """Refuse what no honest plan gives, or this owner has not agreed to; key: this party's."""
+    positive = (sheet.scale, sheet.bound, sheet.target_bound, sheet.most)
+    finite = (*positive, sheet.side, sheet.start, sheet.gamma, *sheet.curvature)
+    floors: list[Floor] = [
+        ("kind", lambda: sheet.kind in KINDS),
+        ("features", lambda: sheet.num_features == rows.num_features),
+        ("scales", lambda: all(0 < s < math.inf for s in positive) and sheet.side != 0),
+        ("numbers", lambda: all(map(math.isfinite, finite)) and sheet.start != 0),
+        ("curvature", lambda: len(sheet.curvature) in (0, 3)),
+    ]
+    if sheet.law:
+        bare = "a curvature that has no noise"
+        floors.append((bare, lambda: not (sheet.curvature or sheet.row_sums)))
+    own = of_rows(sheet, name, rows, terms, lambda: packed.least_move(sheet))
+    hold("this run", sheet, name, key, terms, [*floors, *own])

@@ -1,0 +1,207 @@
+"""One run over an owner's rows: the door to them, to what they may spend, and to its identity."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from parties.kernel.order import order_coins
+from parties.kernel.private import Private, Terms, closed
+from parties.kernel.rooms import named
+from protocols.errors import PolicyError
+from protocols.exchange.agreement import Agreement, commitment, new_seed
+from protocols.exchange.body import Body
+from protocols.privacy.laws.randomness import RandomSource, apart
+
+if TYPE_CHECKING:
+    from parties.account import Account
+    from parties.coins import Coins
+
+SESSIONS: Mapping[str, str] = {
+    "KeysSheet": "parties.kernel.keys.session:KeySession",
+    "ModelSheet": "parties.kernel.model.session:ModelSession",
+    "RowsSheet": "parties.kernel.rows.session:RowsSession",
+    "SumsSheet": "parties.kernel.sums.session:SumsSession",
+}
+"""By the sheet that asks for one; loaded when it does."""
+
+
+class Run:
+    """What one run of an owner may use.
+
+    name: of the party; rows: as for training; views: the same, otherwise encoded; signing_key: its
+    identity; randomness: of noise, of coins by which rows are ordered and taken; account: of this
+    run; coins: by which rows are held back; terms: what the owner agreed to, whatever the account
+    says is put in; peers: keys of the other parties that the owner knows, as they are now, None:
+    everybody is the owner, as in a simulation.
+
+    Security: it draws its own part of the joint seed, and shows it once every party has signed
+    exactly the sheets that are open here; none is opened after that. No session has a secret
+    before, and whoever drives it chooses no random element.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        rows: Any,
+        signing_key: Ed25519PrivateKey,
+        randomness: RandomSource,
+        account: Account,
+        coins: Coins,
+        terms: Terms | None = None,
+        views: Any = None,
+        peers: Callable[[], Mapping[str, str]] | None = None,
+    ) -> None:
+        self.name, self.rows, self.views = name, closed(rows), views
+        self.signing_key, self.account, self.coins = signing_key, account, coins
+        self.private = Private(account)
+        self._randomness, self.terms = randomness, terms or Terms(exact=False, insecure=False)
+        self._order = order_coins(randomness)
+        self._keys: Any = None
+        self._session: Any = None
+        self._peers, self._seed = peers, new_seed()
+        self._sheets: list[Any] = []
+        self._agreed: Agreement | None = None
+        self._is_signed = False  # by everybody
+
+    def __repr__(self) -> str:
+        return "Run(<private>)"
+
+    def used(self, rows: Any, held_out: Any = None) -> Any:
+        """Of all rows, or of a view, those that a run uses, shuffled; held_out: which it leaves.
+
+        Nothing else may count positions: see `parties.kernel.order`.
+        """
+        chosen = None
+        if held_out is not None:
+            chosen = self.coins.chosen(held_out, self.private.adopt(self.rows))
+        return self.private.adopt(rows).used(self._order, chosen)
+
+    def open(self, sheet: Any, rows: Any, stream: str = "", **beside: Any) -> Any:
+        """A session of these rows, which checks the sheet itself; stream: of a run beside another.
+
+        Raises:
+            PolicyError, ParameterError: see the session; or the run has one of this kind, or its
+                sheets are signed without this one.
+        """
+        kind = type(sheet).__name__
+        session = named(SESSIONS[kind], self.terms.protocols)
+        if self._agreed is not None and sheet.digest() not in self._agreed.sheets:
+            raise PolicyError("the sheets of this run are signed: no other one is opened")
+        # What the account booked is for one session of rows.
+        of_keys = kind == "KeysSheet"
+        if (self._keys if of_keys else self._session) is not None:
+            raise PolicyError("a run has one session of keys, and one of rows")
+        self.private.terms = replace(
+            self.terms,
+            booked=self.account.booked,
+            spend=self.account.spend,
+            joint_seed=self._joint_seed,
+        )
+        if of_keys:
+            opened = self._keys = session(sheet, self.name, rows, self.signing_key, **beside)
+        else:
+            source = apart(self._randomness, stream) if stream else self._randomness
+            opened = session(sheet, self.name, rows, source, self.signing_key, **beside)
+            self._session = opened
+        self._sheets.append(sheet)
+        return opened
+
+    # -- what all owners sign, and the joint seed -------------------------------------------------
+
+    @property
+    def commitment(self) -> str:
+        """To this party's part of the joint seed."""
+        return commitment(self._seed)
+
+    def agree(self, plan: str, commitments: Mapping[str, str]) -> tuple[tuple[str, ...], str]:
+        """Digests of the open sheets, and this party's signature, hexadecimal; once.
+
+        plan: digest of what the sheets follow from; commitments: to seeds, by party.
+
+        Raises:
+            PolicyError: the sheets are not of one run of parties that this owner named, or another
+                commitment stands in the place of its own.
+        """
+        first, key = self._sheets[:1], self.signing_key.public_key().public_bytes_raw().hex()
+        roster = dict(first[0].roster) if first else {}
+        runs = {(sheet.session, sheet.roster) for sheet in self._sheets}
+        known = roster if self._peers is None else {**self._peers(), self.name: key}
+        strangers = [name for name, own in roster.items() if known.get(name) != own]
+        for what, holds in (
+            ("they are already", self._agreed is None),
+            ("none is open, or of two runs", len(runs) == 1),
+            (f"its owner has not named {strangers} by these keys", not strangers),
+            ("commitments of others", commitments.keys() == roster.keys()),
+            ("commitment: not its own", commitments.get(self.name) == self.commitment),
+        ):
+            if not holds:
+                raise PolicyError(f"the sheets of this run are not signed: {what}")
+        self._agreed = Agreement(
+            session=first[0].session,
+            plan=plan,
+            sheets=tuple(sheet.digest() for sheet in self._sheets),
+            roster=roster,
+            commitments=dict(commitments),
+        )
+        text = Agreement.text(self.name, self._agreed.digest)
+        return tuple(self._agreed.sheets), self.signing_key.sign(text).hex()
+
+    def reveal(self, signatures: Mapping[str, str]) -> bytes:
+        """This party's part of the joint seed, once all have signed the same; see `Agreement`.
+
+        Raises:
+            PolicyError: this party has signed none. ProtocolError: names who has not.
+        """
+        if self._agreed is None:
+            raise PolicyError("the sheets of this run are not signed: no seed is shown")
+        self._agreed.check(signatures)
+        self._is_signed = True
+        return self._seed
+
+    def _joint_seed(self, seeds: Mapping[str, str]) -> bytes:
+        if self._agreed is None or not self._is_signed:
+            raise PolicyError("not everybody has signed the sheets of this run")
+        return self._agreed.joint_seed(seeds)
+
+    def take_back(self) -> None:
+        """Nothing more leaves its sessions; the run counts no longer, unless it is spent."""
+        for session in (self._keys, self._session):
+            if session is not None:
+                session.erase()
+        if not self.account.is_spent and self._agreed is None:
+            self._keys = self._session = None
+            self._sheets = []
+        self.account.abandon()
+
+    def row_seal(self, rows: Any, plan: str) -> str:
+        """This party's word that its rows are these, which it alone can tell; plan: a digest."""
+        return row_seal(self.signing_key, plan, rows.fingerprint())
+
+    def state(self) -> Body:
+        """For `restore`: order and seed are secret."""
+        agreed = self._agreed and asdict(self._agreed)
+        meta = {"account": self.account.state(), "agreed": agreed, "is_signed": self._is_signed}
+        return Body(meta, (self._order, self._seed))
+
+    def restore(self, state: Body) -> None:
+        """Inverse of `state`, in a new run over the same rows."""
+        self.account.restore(state.meta["account"])
+        self._order, self._seed = state.blobs
+        agreed, self._is_signed = state.meta["agreed"], state.meta["is_signed"]
+        self._agreed = agreed and Agreement(**agreed)
+
+
+def row_seal(key: Ed25519PrivateKey, plan: str, fingerprint: str) -> str:
+    """Of a party's rows, hexadecimal; plan: digest; fingerprint: SHA-256 of rows and schema."""
+    private = key.private_bytes(Encoding.Raw, PrivateFormat.Raw, NoEncryption())
+    derived = HKDF(hashes.SHA256(), 32, None, b"ciphercohort/seal-of-rows/1").derive(private)
+    return hmac.new(derived, f"{plan}/{fingerprint}".encode(), "sha256").hexdigest()

@@ -1,0 +1,357 @@
+"""An owner's kernel behind a channel: whoever drives it asks by name, and gets what sessions give.
+
+The other side has plans, messages and hostile bytes, and no row, key or noise. It is believed
+nothing: what it may ask is in a table, what it hands over is checked by the sessions.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from parties.kernel.channel import Channel, Codec, Handle
+from parties.kernel.private import HiddenError
+from parties.kernel.run import Run
+from protocols.errors import CohortError, DataError, MessageError, PolicyError
+from protocols.exchange.agreement import SIGNED
+from protocols.exchange.body import Body
+
+if TYPE_CHECKING:
+    from parties.agent.owner import Owner
+
+log = logging.getLogger(__name__)
+
+SHARED = ("begin", "erase")
+QUIET = (*SHARED, "agree_pads", "take_keys", "hold", "add_public_shares", "stand_in")
+"""What shows nothing; each other call is counted on disk before it is answered."""
+METHODS: Mapping[str, tuple[str, ...]] = {
+    "KeySession": (
+        *("public_share", "relinearisation_first", "rotation_share", "add_public_shares"),
+        *("hold_relinearisation", "hold_refresh", "hold_decryption", "open_reply"),
+        "trace_shares",
+        *("cover_key", "deal", "hold", "stand_in"),
+    ),
+    "ModelSession": ("pad_key", "agree_pads", "take_keys", "gradient"),
+    "RowsSession": ("contribute",),
+    "SumsSession": ("mask_key", "masked_secret", "round"),
+}
+"""What may be asked of a session, beside SHARED."""
+FIGURES: Mapping[str, tuple[str, ...]] = {
+    "KeySession": ("begun", "missing"),
+    "ModelSession": (),
+    "RowsSession": (),
+    "SumsSession": ("begun",),
+}
+"""What may be read of one."""
+OWN = (
+    *(b"ciphercohort/mask-key/1\0", b"ciphercohort/pad-key/1\0", b"ciphercohort/cover-key/1\0"),
+    SIGNED,
+)
+"""What the kernel signs for itself alone: ephemeral keys, and sheets that it has checked."""
+ACCOUNT, STORE = (
+    ("require", "reserve", "spend", "commit"),
+    (*("record", "open_session", "latest", "begin", "end", "decided", "decisions"),),
+)
+
+
+@dataclass(slots=True)
+class _Opened:
+    """A session, and from what it was made."""
+
+    sheet: Any
+    rows: tuple[Any, ...]
+    stream: str
+    session: Any
+    seed: bytes | None = None
+    is_restored: bool = False
+
+    @property
+    def kind(self) -> str:
+        return type(self.session).__name__
+
+
+class Serving:
+    """Answers one call after the other, until the other side is gone."""
+
+    def __init__(self, owner: Owner, channel: Channel) -> None:
+        self._owner, self._channel = owner, channel
+        self._run: Run | None = None
+        self._rows: list[tuple[tuple[Any, ...], Any]] = []
+        self._opened: list[_Opened] = []
+        self._undo: list[Callable[[], None]] = []
+        self._calls = 0  # of this run, that may show something
+        self._has_begun = False
+        self._public: dict[str, Callable[..., Any]] = {
+            "begin": self._begin,
+            "sign": self._sign,
+            "peers": lambda: dict(owner.peers()),
+            "account": self._account,
+            "commitment": lambda: self._of.commitment,
+            "agree": lambda plan, commitments: self._of.agree(str(plan), commitments),
+            "reveal": self._reveal,
+            "take_back": lambda: self._of.take_back(),
+            "store": self._store,
+            "save": self._save,
+            "resume": self._resume,
+        }
+        self._private: dict[str, Callable[..., Any]] = {
+            "used": self._used,
+            "open": self._open,
+            "call": self._call,
+            "figure": self._figure,
+            "undo": lambda handle: self._undo[handle.number](),
+            "row_seal": lambda handle, plan: self._of.row_seal(self._handled(handle), str(plan)),
+        }
+
+    def also(self, **calls: Callable[..., Any]) -> None:
+        """More that may be asked; nothing of rows or keys."""
+        self._public |= calls
+
+    def serve(self) -> None:
+        """Until the other side is gone; then everything secret is forgotten."""
+        try:
+            while True:
+                try:
+                    answer = self._answer(self._channel.receive())
+                except MessageError as error:
+                    self._channel.send(("refused", "MessageError", str(error), False))
+                    return
+                except PolicyError as error:  # a record of a protocol that its owner leaves out
+                    answer = "refused", "PolicyError", str(error), False
+                try:
+                    self._channel.send(answer)
+                except MessageError as error:
+                    log.error("a reply does not pass: %s", error)
+                    self._channel.send(("refused", "MessageError", "the reply does not pass"))
+        except (EOFError, OSError):
+            return
+        finally:
+            self._end()
+
+    def _answer(self, asked: Any) -> tuple[Any, ...]:
+        if not (isinstance(asked, tuple) and asked and isinstance(asked[0], str)):
+            return "refused", "MessageError", "this is no call", False
+        name, *values = asked
+        private = name in self._private
+        handler = (self._private if private else self._public).get(name)
+        if handler is None:
+            return "refused", "MessageError", "there is no call of this name", False
+        try:
+            with self._of.private if private else nullcontext():
+                found = handler(*values)
+        except HiddenError as hidden:
+            _tell_owner(name, hidden.__cause__)
+            self._end()
+            return ("hidden",)
+        except CohortError as error:
+            culprit = getattr(error, "culprit", None)
+            return "refused", type(error).__name__, str(error), False, culprit
+        except Exception:
+            log.exception("the call %r failed", name[:40])
+            return "refused", "MessageError", "the call is malformed", False
+        return "done", found, bool(private and self._of.private.touched)
+
+    # -- runs -------------------------------------------------------------------------------------
+
+    @property
+    def _of(self) -> Run:
+        if self._run is None:
+            raise PolicyError("no run has begun, or it is over")
+        return self._run
+
+    def _begin(self) -> None:
+        self._end()
+        self._has_begun = True
+        self._run = self._owner.begin()
+
+    def _end(self) -> None:
+        if self._run is not None:
+            self._run.take_back()
+        self._run, self._rows, self._opened, self._undo = None, [], [], []
+        self._calls = 0
+
+    def _used(self, view: str, digest: str, held_out: Any) -> Handle:
+        self._rows.append(((view, digest, held_out), self._rows_of(view, digest, held_out)))
+        return Handle(len(self._rows) - 1)
+
+    def _rows_of(self, view: str, digest: str, held_out: Any) -> Any:
+        run = self._of
+        rows = run.rows if not view else run.views.find(view, digest)
+        if rows is None:
+            raise PolicyError("this party has no such view of its rows")
+        return run.used(rows, held_out)
+
+    def _handled(self, handle: Handle) -> Any:
+        return self._rows[handle.number][1]
+
+    def _open(self, sheet: Any, handle: Handle, stream: str) -> tuple[Handle, bytes | None]:
+        asked, rows = self._rows[handle.number]
+        for number, opened in enumerate(self._opened):
+            made_of = opened.sheet, opened.rows, opened.stream
+            if opened.is_restored and made_of == (sheet, asked, stream):
+                return Handle(number), opened.seed
+        session = self._of.open(sheet, rows, stream, **self._owner.beside(sheet))
+        self._opened.append(_Opened(sheet, asked, stream, session))
+        return Handle(len(self._opened) - 1), None
+
+    def _reveal(self, signatures: Mapping[str, str]) -> bytes:
+        self._count()  # set back, it could sign others once its seed is known
+        return self._of.reveal(signatures)
+
+    def _count(self) -> None:
+        self._calls += 1
+        self._owner.store.count(self._calls)
+
+    def _call(self, handle: Handle, method: str, values: Sequence[Any], named: Any) -> Any:
+        opened = self._opened[handle.number]
+        if method not in (*SHARED, *METHODS[opened.kind]):
+            raise MessageError(f"{opened.kind} has no method of this name to call")
+        if opened.seed is not None and method == "begin":
+            return opened.seed
+        if method == "begin" and opened.kind == "KeySession":
+            values = values[:1]  # the ring is the sheet's
+        if method not in QUIET:
+            self._count()
+        meant = [self._opened[v.number].session if isinstance(v, Handle) else v for v in values]
+        found = getattr(opened.session, method)(*meant, **named)
+        if method == "begin":
+            opened.seed = found
+        if callable(found):
+            self._undo.append(found)
+            return Handle(len(self._undo) - 1)
+        return found
+
+    def _figure(self, handle: Handle, name: str) -> Any:
+        opened = self._opened[handle.number]
+        if name not in FIGURES[opened.kind]:
+            raise MessageError(f"{opened.kind} has no figure of this name to read")
+        return getattr(opened.session, name)
+
+    # -- what an owner has beside rows ------------------------------------------------------------
+
+    def _sign(self, text: bytes) -> bytes:
+        if bytes(text).startswith(OWN):
+            raise PolicyError("the kernel signs its own keys and sheets, and nobody else does")
+        signature: bytes = self._owner.signing_key.sign(bytes(text))
+        return signature
+
+    def _account(self, method: str, *values: Any) -> Any:
+        if method not in ACCOUNT:
+            raise MessageError("the account has no method of this name to call")
+        account = self._of.account
+        if method == "reserve":
+            events, additive_delta, run = values
+            cost: Any = SimpleNamespace(events=tuple(events), additive_delta=additive_delta)
+            return account.reserve(cost, run)
+        return getattr(account, method)(*values)
+
+    def _store(self, method: str, *values: Any) -> Any:
+        if method not in STORE:
+            raise MessageError("the store has no method of this name to call")
+        return getattr(self._owner.store, method)(*values)
+
+    # -- going on in another process --------------------------------------------------------------
+
+    def _save(self, driven: Body, answered: int) -> None:
+        self._owner.store.save(_Whole(self, driven, answered))
+
+    def _resume(self) -> Body | None:
+        """What the driver of the open session saved; its sessions are there again.
+
+        Once, before anything else: a session that is set back answers twice.
+        """
+        if self._has_begun:
+            raise PolicyError("a session goes on when its process starts, and at no other time")
+        self._begin()
+        whole = self._owner.store.resume(lambda: _Whole(self, Body(), 0))
+        return None if whole is None else whole.driven
+
+    def _state(self, seal: Callable[[bytes], bytes]) -> list[Any]:
+        return [
+            self._calls,
+            self._of.state(),
+            [(o.sheet, o.rows, o.stream, o.seed, _state_of(o, seal)) for o in self._opened],
+        ]
+
+    def _restore(self, state: Sequence[Any], unseal: Callable[[bytes], bytes]) -> None:
+        self._calls, own, sessions = state
+        if self._calls != self._owner.store.counted():
+            raise PolicyError(
+                "the session state is older than what was answered: it was set back, or the agent "
+                "died between an answer and its record, and the next answers could show rows"
+            )
+        self._of.restore(own)
+        for sheet, rows, stream, seed, held in sessions:
+            with self._of.private:
+                session = self._of.open(
+                    sheet, self._rows_of(*rows), stream, **self._owner.beside(sheet)
+                )
+                opened = _Opened(sheet, rows, stream, session, seed, True)
+                if held is not None:
+                    self._refill(opened, held, unseal)
+            self._opened.append(opened)
+
+    def _refill(self, opened: _Opened, held: Any, unseal: Callable[[bytes], bytes]) -> None:
+        session = opened.session
+        if opened.kind == "KeySession":
+            session.restore(None, *held, unseal)
+        elif opened.kind == "ModelSession":
+            keys = next(o.session for o in self._opened if o.kind == "KeySession")
+            session.begin(keys)
+            session.restore(held, unseal)
+        elif held:
+            session.erase()
+
+
+def _state_of(opened: _Opened, seal: Callable[[bytes], bytes]) -> Any:
+    """None where nothing secret was made yet. Raises PolicyError: it is held in memory only."""
+    session = opened.session
+    if opened.kind == "RowsSession":
+        return session.is_over
+    if opened.seed is None:
+        return None
+    if opened.kind == "KeySession":
+        return session.state(seal)
+    return session.state(seal)
+
+
+class _Whole:
+    """Both sides of a session, for the store: `agent.store.Kept`."""
+
+    def __init__(self, serving: Serving, driven: Body, answered: int) -> None:
+        self._serving, self.driven, self.answered = serving, driven, answered
+
+    def fingerprint(self) -> str:
+        """Of the rows."""
+        return str(self._serving._of.rows.fingerprint())
+
+    def state(self, seal: Callable[[bytes], bytes]) -> Body:
+        """Sealed secrets, and what the driver knows."""
+        value = [self.answered, self.driven, self._serving._state(seal)]
+        head, blobs = self._serving._channel.codec.encode(value)
+        return Body({"head": head.decode()}, tuple(map(_bytes_of, blobs)))
+
+    def restore(self, state: Body, unseal: Callable[[bytes], bytes]) -> None:
+        """Inverse of `state`."""
+        codec: Codec = self._serving._channel.codec
+        value = codec.decode(str(state.meta["head"]).encode(), state.blobs)
+        self.answered, self.driven, own = value
+        self._serving._restore(own, unseal)
+
+
+def _bytes_of(blob: memoryview) -> bytes:
+    """Without a copy where it is of bytes."""
+    whole = blob.obj
+    return whole if isinstance(whole, bytes) and len(whole) == len(blob) else bytes(blob)
+
+
+def _tell_owner(name: str, error: BaseException | None) -> None:
+    """In the log, which no driver sees: the words of a DataError, the trace of all else."""
+    if isinstance(error, DataError):
+        log.warning("refused %s: %s", name, error)
+    else:
+        log.error("refused %s, for this error:", name, exc_info=error)

@@ -1,0 +1,172 @@
+"""A run of secure sums: one party's rows, noise and secret, behind a sheet that it checks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from numpy.typing import NDArray
+
+from parties.kernel.integers.exact import Exact
+from parties.kernel.private import Terms, kept_like, opened, terms_of
+from parties.kernel.sheet import SLACK, Floor, hold
+from parties.kernel.sums.aggregate_share import AggregateShare, Masked
+from parties.kernel.sums.row_function import Contributor, Own
+from parties.kernel.sums.row_functions import row_function
+from parties.kernel.sums.sheet import NORMS, SumsSheet
+from protocols.aggregate.ntt import Residues
+from protocols.aggregate.parameters import AggregateParameters
+from protocols.errors import MessageError, PolicyError
+from protocols.exchange.signed_values import SignedValue
+from protocols.privacy.laws.discrete import discrete_gaussian
+from protocols.privacy.laws.polya import laplace_share
+from protocols.privacy.laws.randomness import RandomSource, SystemRandomness
+from protocols.privacy.laws.skellam_sampler import skellam
+
+
+class SumsSession:
+    """One party of one run.
+
+    name: in the roster; rows: behind their boundary, which has the owner's terms; randomness: of
+    noise and coins; own_code: its owner's, which takes the place of the sheet's row function.
+
+    Raises:
+        PolicyError, ParameterError: the sheet asks for more than the owner's terms, or is none.
+    """
+
+    def __init__(
+        self,
+        sheet: SumsSheet,
+        name: str,
+        rows: Any,
+        randomness: RandomSource,
+        signing_key: Ed25519PrivateKey,
+        own_code: Callable[[Any, RandomSource], Contributor] | None = None,
+    ) -> None:
+        self._sheet, self._name, self._terms = sheet, name, terms_of(rows)
+        self._randomness, self._signing_key = randomness, signing_key
+        check(sheet, name, signing_key.public_key().public_bytes_raw().hex(), self._terms)
+        # Ring, primes and room for so many parties, from the table of what is secure.
+        self._params = AggregateParameters(
+            ring_dim=sheet.ring_dim,
+            primes=sheet.primes,
+            scale_bits=sheet.scale_bits,
+            parties=len(sheet.roster),
+        )
+        weight = sheet.weights[list(dict(sheet.roster)).index(name)]
+        own = Own(name=name, weight=weight, norm=sheet.norm, randomness=randomness)
+        function = row_function(sheet.row_function)
+        self._most = {r.query: function.most(r.query) * weight for r in sheet.rounds}
+        adds = own_code(rows, randomness) if own_code else function.of(opened(rows), own)
+        self._adds = kept_like(rows, adds)
+        self._share: AggregateShare | None = None
+        self._next = 0
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is, or was, a secret."""
+        return self._share is not None
+
+    @property
+    def _secret(self) -> AggregateShare:
+        if self._share is None:
+            raise PolicyError("this session has no secret yet")
+        return self._share
+
+    def begin(self, seeds: Mapping[str, str]) -> bytes:
+        """Make the secret, once; the joint seed, 32 bytes; seeds: see `KeySession.begin`."""
+        if self._share is not None:
+            raise PolicyError("this session has its secret; another would answer rounds again")
+        seed = self._terms.joint_seed(seeds)
+        self._share = AggregateShare(
+            self._params,
+            name=self._name,
+            roster=dict(self._sheet.roster),
+            session=self._sheet.session,
+            seed=seed,
+            signing_key=self._signing_key,
+            randomness=SystemRandomness(),
+        )
+        return seed
+
+    def mask_key(self) -> SignedValue:
+        """See `AggregateShare.mask_key`."""
+        return self._secret.mask_key()
+
+    def masked_secret(self, keys: Mapping[str, SignedValue]) -> Masked:
+        """See `AggregateShare.masked_secret`."""
+        return self._secret.masked_secret(keys)
+
+    def round(self, t: int, point: NDArray[np.float64]) -> Residues:
+        """The ciphertext of round t at a point, shape (length,); once, above all earlier rounds.
+
+        Raises:
+            PolicyError: the round is over, or none. MessageError: the point is not of this run.
+        """
+        secret, rounds = self._secret, self._sheet.rounds
+        if type(t) is not int or not self._next <= t < len(rounds):
+            raise PolicyError(f"round {t!r} is over or none: {self._next} to {len(rounds) - 1} are")
+        point = np.array(point, np.float64)
+        if point.shape != (self._sheet.length,) or not np.isfinite(point).all():
+            raise MessageError("the point of a round is not finite, or of another length")
+        self._next = t + 1  # whatever comes: fresh noise on a second request is a second release
+        self._terms.spend()
+        units = self._noisy(t, self._adds.exact(rounds[t].query, t, point))
+        # Noise beyond its tail is cut off at the range: a refusal would tell of the value.
+        largest = self._params.max_units
+        return secret.encrypt(t, np.clip(units, -largest, largest))
+
+    def state(self, seal: Callable[[bytes], bytes]) -> None:
+        """There is none. Raises PolicyError: the secret is held in memory only."""
+        if self.begun:
+            raise PolicyError("the secret of secure aggregation is held in memory only")
+
+    def erase(self) -> None:
+        """Forget the secret; nothing leaves any more."""
+        self._next = len(self._sheet.rounds)
+        if self._share is not None:
+            self._share.erase()
+
+    def _noisy(self, t: int, exact: Exact) -> NDArray[Any]:
+        """Contribution and noise, rounded to the cipher's units."""
+        sheet, own, scale = self._sheet, self._sheet.rounds[t], self._params.scale_bits
+        if exact.units.shape != (sheet.length,):
+            raise PolicyError(f"a contribution has shape {exact.units.shape}, not {sheet.length}")
+        if not sheet.law:
+            return exact.on(scale)
+        most, bound = exact.most, self._most[own.query]
+        if most is not None and most > Fraction(bound * SLACK) * Fraction(2) ** exact.bits:
+            raise PolicyError(f"rows are held to {most} units, beyond {bound}")
+        noise = draw_noise(sheet, t, self._randomness)
+        return Exact(exact.on(own.bits) + noise, own.bits).on(scale)
+
+
+def draw_noise(sheet: SumsSheet, t: int, randomness: RandomSource) -> NDArray[np.int64]:
+    """One party's share of round t, in units of its grid, shape (length,)."""
+    units, length = sheet.rounds[t].units, sheet.length
+    if sheet.law == "laplace":
+        return laplace_share(units, sheet.honest, length, randomness)
+    if sheet.law == "skellam":
+        return skellam(units**2, length, randomness)
+    return discrete_gaussian(units, length, randomness)
+
+
+def check(sheet: SumsSheet, name: str, key: str, terms: Terms) -> None:
+    """Refuse what no honest plan gives, or this owner has not agreed to; key: this party's."""
+    rounds, parties, booked, weights = sheet.rounds, len(sheet.roster), terms.booked, sheet.weights
+    floors: list[Floor] = [
+        ("rounds: none", lambda: bool(rounds) and type(sheet.length) is int and sheet.length > 0),
+        ("weights", lambda: len(weights) == parties and all(0 < w < math.inf for w in weights)),
+        ("norm", lambda: sheet.norm == NORMS.get(sheet.law, sheet.norm) and sheet.norm in (1, 2)),
+    ]
+    if sheet.law:
+        floors += [
+            ("law", lambda: sheet.law in NORMS and (booked or (sheet.law,))[0] == sheet.law),
+            ("units: no noise", lambda: all(type(r.units) is int and r.units > 0 for r in rounds)),
+            ("noise: too little", lambda: booked is None or sheet.cost() <= booked[1] * SLACK),
+        ]
+    hold("this run", sheet, name, key, terms, floors)

@@ -1,0 +1,169 @@
+"""The same rows, encoded otherwise than for training: by the columns' ranges, or missing or not.
+
+A view is public: it follows from the owner's schema. What it shows of a row is in `one_sum.OneSum`
+objectives that name it.
+
+RANGES, for standard errors: neither standardised nor clipped to a norm. Then a model of encoded
+rows is exactly one of raw rows, and no row is longer than `row_norm`, for of each categorical
+column one feature is 1 at most. Values beyond a range count as its end.
+
+MISSING, for counts: of every column that is filled in 1 where a cell is empty, else -1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from parties.kernel.private import closed
+from parties.reader.cells import Features, missing_cells
+from parties.reader.problems import Problems
+from parties.reader.schema import (
+    CategoricalColumn,
+    Column,
+    FloatArray,
+    Missing,
+    NumericColumn,
+    Schema,
+)
+from parties.reader.shard import Shard, add_bias_and_clip, encode_shard, joined
+from parties.reader.table import Table, batches
+from protocols.errors import SchemaError
+from protocols.sums.one_sum import MISSING, RANGES
+
+# -- by range -------------------------------------------------------------------------------------
+
+
+def by_range(schema: Schema, *, private: bool = False) -> Schema:
+    """The same columns, scaled by their ranges alone.
+
+    private: without the last category of each column, which the others would determine: noise
+    hides whether they do. A category that the schema does not list counts as the last one, then.
+    """
+    columns = tuple(map(_without_last, schema.columns)) if private else schema.columns
+    return replace(schema, columns=columns, scaling="range", row_norm=None)
+
+
+def _without_last(column: Column) -> Column:
+    if not isinstance(column, CategoricalColumn):
+        return column
+    # Cells are filled in before: what they are filled with may be the last.
+    missing: Missing = "indicator" if column.missing == "indicator" else "refuse"
+    if len(column.categories) == 1:
+        return CategoricalColumn(column.name, column.categories)
+    return CategoricalColumn(column.name, column.categories[:-1], missing)
+
+
+def row_norm(schema: Schema) -> float:
+    """Of every row of `by_range`: 1 and at most 1 a column, 2 of numbers with an indicator."""
+    beside = sum(isinstance(c, NumericColumn) and c.missing == "indicator" for c in schema.columns)
+    return math.sqrt(1 + len(schema.columns) + beside)
+
+
+def shard_by_range(table: Table, schema: Schema, *, private: bool) -> Shard:
+    """Rows of a table.
+
+    Raises:
+        SchemaError, DataError: as `encode_shard`.
+    """
+    shard = encode_shard(table, by_range(schema))
+    return _private_view(shard, schema) if private else shard
+
+
+def _private_view(shard: Shard, schema: Schema) -> Shard:
+    """Of rows by range, those of `by_range` with private."""
+    own = by_range(schema, private=True)
+    kept = np.isin(shard.schema.feature_names, own.feature_names)
+    return replace(shard, x=shard.x[:, [*kept, True]], schema=own)
+
+
+# -- missing cells --------------------------------------------------------------------------------
+
+
+def missing_schema(schema: Schema) -> Schema:
+    """A column of zeros and ones for each that is filled in.
+
+    Raises:
+        SchemaError: none is.
+    """
+    filled = [column.name for column in schema.columns if column.missing != "refuse"]
+    if not filled:
+        raise SchemaError(
+            "the schema refuses empty cells in every column, so there are none to count: missing: "
+            "typical or indicator fills them in"
+        )
+    columns = tuple(NumericColumn(name, 0.0, 1.0) for name in filled)
+    return Schema(columns=columns, label=schema.label, scaling="range")
+
+
+def views_of(schema: Schema, view: str) -> list[Schema]:
+    """Schemas of a view that a plan may ask for."""
+    if view == RANGES:
+        return [by_range(schema), by_range(schema, private=True)]
+    filled = any(column.missing != "refuse" for column in schema.columns)
+    return [missing_schema(schema)] if view == MISSING and filled else []
+
+
+# -- what a plan asks for -------------------------------------------------------------------------
+
+
+class Views:
+    """What a party answers sums over other views of its rows from.
+
+    shard: its rows as for training; ranges: the same by their columns' ranges; empty: which cells
+    of the columns that are filled in are missing, shape (rows, such columns).
+
+    Privacy: all of it was encoded before the party enrolled, so that neither how long an answer
+    takes nor whether there is one depends on the rows.
+    """
+
+    def __init__(self, shard: Shard, ranges: Shard, empty: NDArray[np.bool_]) -> None:
+        self._shard, self._ranges, self._empty = shard, ranges, empty
+
+    def find(self, view: str, digest: str) -> Shard | None:
+        """Rows of a view whose schema has this digest, closed; None: there is no such view."""
+        schema = self._shard.schema
+        if view == RANGES and self._ranges.schema.digest() == digest:
+            return closed(self._ranges)
+        if view == RANGES and by_range(schema, private=True).digest() == digest:
+            return closed(_private_view(self._ranges, schema))
+        if view == MISSING and self._empty.size and missing_schema(schema).digest() == digest:
+            return closed(self._missing())
+        return None
+
+    def _missing(self) -> Shard:
+        shard, own = self._shard, missing_schema(self._shard.schema)
+        x = np.column_stack([2.0 * self._empty - 1, np.ones(shard.rows)])
+        return Shard(x=x, y=shard.y, counts=shard.counts, schema=own)
+
+
+def encode_with_views(table: Table, schema: Schema, strict: bool = False) -> tuple[Shard, Views]:
+    """A party's rows and their views, closed, from one reading of the table.
+
+    Raises:
+        SchemaError, DataError: as `encode_shard`.
+    """
+    own, problems = by_range(schema), Problems()
+    features = None if own == schema else Features(own.columns, own.scaling)
+    filled = [column.name for column in schema.columns if column.missing != "refuse"]
+    parts: list[FloatArray] = []
+    empty: list[NDArray[np.bool_]] = []
+
+    def seen(rows: int | None) -> Iterator[pd.DataFrame]:
+        for batch in batches(table, label=schema.label.name, problems=problems, rows=rows):
+            if features is not None:
+                parts.append(add_bias_and_clip(features.take(batch), None)[0])
+            held = [missing_cells(batch[name]) for name in filled if name in batch]
+            empty.append(np.array(held, dtype=bool).T)
+            yield batch
+
+    shard = encode_shard(seen, schema, strict, problems)
+    ranges = shard
+    if features is not None:
+        ranges = replace(shard, x=joined(parts), schema=own)
+    return closed(shard), Views(shard, ranges, np.concatenate(empty))

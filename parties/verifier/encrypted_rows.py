@@ -1,0 +1,148 @@
+"""A party of the protocol `encrypted-rows`: key share, contribution, shares that cover."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from parties.kernel.keys.session import KeySession
+from parties.kernel.rows.session import RowsSession
+from parties.kernel.run import Run
+from parties.reader.schema import Schema, target_shape
+from parties.reader.shard import Shard
+from parties.verifier.party_protocol import PartyProtocol, Seal
+from parties.verifier.sheets import keys_sheet, places, rows_sheet
+from protocols.ckks import residues as rns
+from protocols.ckks.evaluation import CkksContext
+from protocols.ckks.shared_keys import Shared, public_context
+from protocols.errors import DataError, PolicyError
+from protocols.exchange.messages import Body
+from protocols.plan.circuit_plan import CircuitPlan
+from protocols.steps import confirmed
+from protocols.steps.confirmed import Opening, Terms
+from protocols.steps.contribute import check_outputs
+
+if TYPE_CHECKING:
+    from parties.verifier.objectives import OpenContributor
+
+
+class EncryptedRowsParty(PartyProtocol):
+    """Plan and messages beside a session of the kernel: a `steps.secret_half.CircuitHalf`.
+
+    shard: encoded private rows; run: opens the sessions of them.
+    """
+
+    plan: CircuitPlan
+    context: CkksContext
+    keys: Opening
+    rows: Opening
+
+    def __init__(
+        self,
+        plan: CircuitPlan,
+        shard: Shard,
+        run: Run,
+    ) -> None:
+        super().__init__(plan, run.name, run.signing_key)
+        if not isinstance(shard.schema, Schema):
+            raise PolicyError(f"kind={plan.kind!r} of the plan does not fit this party's rows")
+        check_outputs(plan, target_shape(shard.schema.label))
+        self._shard, self._run = shard, run
+        self.seed = b""
+        self.secret: KeySession = run.open(keys_sheet(plan), shard, shared=Shared)
+        self.session = self._opened()
+
+    def _opened(self) -> Any:
+        """The session of its rows."""
+        self._sheet = rows_sheet(self.plan, self._shard.schema.norm_bound)
+        session: RowsSession = self._run.open(self._sheet, self._shard)
+        return session
+
+    @classmethod
+    def open(
+        cls,
+        plan: CircuitPlan,
+        shard: Shard,
+        run: Run,
+        open_contributor: OpenContributor | None = None,
+    ) -> EncryptedRowsParty:
+        """Rows are encrypted as they are: nobody contributes to sums."""
+        return cls(plan, shard, run)
+
+    def begin(self, seeds: Mapping[str, str]) -> None:
+        """Make the key share; seeds: everybody's."""
+        self.context = public_context(self.plan.ckks, self.plan.session)
+        self.seed = self.secret.begin(seeds, self.context)
+        self.rounds.begin(self.seed)
+        self._open()
+
+    def check_seal(self, plan: str, sealed: str | None) -> None:
+        """Refuse the second moment of other rows; sealed: this party's seal under that plan.
+
+        Raises:
+            DataError: what is told to nobody else.
+        """
+        if sealed != self._run.row_seal(self._shard, plan):
+            raise DataError(
+                "this party's rows have changed since their second moment was summed: begin again"
+            )
+
+    def contribution(self) -> Body:
+        """What this party encrypts of its rows, fresh noise included; once."""
+        meta, where = places(self.plan, self._sheet, self.name)
+        found = self.session.contribute(self.secret, where)
+        both = self.context.primes * 2
+        return Body(meta, tuple(rns.pack(each, both) for each in found))
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Who is covered for."""
+        return self.secret.missing
+
+    def stand_in(self, request: Body) -> Callable[[], None]:
+        """See `protocols.steps.cover`."""
+        return self.secret.stand_in(request)
+
+    def erase(self) -> None:
+        """Erase the key share, and those of others; nothing of rows leaves any more."""
+        self.secret.erase()
+        self.session.erase()
+
+    def state(self, seal: Seal) -> Body:
+        """Sealed secrets, what was published, and what is committed to; empty without a secret."""
+        share, cover = self.secret.state(seal)
+        if not share.blobs:
+            return Body()
+        parts = {
+            "key_share": share,
+            "keys": self.keys.state(),
+            "rows": self.rows.state(),
+            "rounds": self.rounds.state(),
+        }
+        if self.plan.cover is not None:
+            parts["cover"] = cover
+        meta = {name: [len(part.blobs), dict(part.meta)] for name, part in parts.items()}
+        return Body(meta, tuple(blob for part in parts.values() for blob in part.blobs))
+
+    def restore(self, state: Body, unseal: Seal) -> None:
+        """Inverse of `state`."""
+        if not state.blobs:
+            return
+        blobs = iter(state.blobs)
+        parts = {
+            name: Body(meta, tuple(islice(blobs, count)))
+            for name, (count, meta) in state.meta.items()
+        }
+        self.context = public_context(self.plan.ckks, self.plan.session)
+        cover = parts.get("cover", Body())
+        self.seed = self.secret.restore(self.context, parts["key_share"], cover, unseal)
+        self._open()
+        self.keys.restore(parts["keys"])
+        self.rows.restore(parts["rows"])
+        self.rounds.restore(parts["rounds"], self.seed, self.secret)
+
+    def _open(self) -> None:
+        plan, name, seed, key = self.plan, self.name, self.seed, self._run.signing_key
+        self.keys = Opening(Terms.of(plan, confirmed.KEYS, seed), name, key)
+        self.rows = Opening(Terms.of(plan, confirmed.ROWS, seed), name, key)

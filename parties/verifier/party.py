@@ -1,0 +1,388 @@
+"""One data owner as a state machine: bytes in, bytes out, no sockets and no Flower.
+
+`Party.handle` is the same in a simulation, in a spawned process and behind a party agent.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from parties.account import Account
+from parties.coins import Coins
+from parties.kernel.private import HiddenError
+from parties.kernel.run import Run
+from parties.policy import Policy
+from parties.reader.shard import Shard
+from parties.reader.views import Views
+from parties.verifier.party_protocol import PartyProtocol, Seal, half_of
+from parties.verifier.recompute import recompute
+from protocols.errors import CohortError, DataError, MessageError, PolicyError
+from protocols.exchange.messages import (
+    COORDINATOR,
+    DEFAULT_SIZE_CAP,
+    UNHEARD,
+    Body,
+    Envelope,
+    decode,
+    digest,
+    heard,
+    public_bytes,
+    signed_head,
+    whole,
+)
+from protocols.plan.kinds import plan_from_dict
+from protocols.plan.protocol import BEFORE, protocol_of
+from protocols.plan.run_plan import RunPlan
+from protocols.privacy.laws.randomness import RandomSource, SystemRandomness
+from protocols.privacy.loss.ledger import Ledger
+from protocols.steps import agree
+
+if TYPE_CHECKING:
+    from parties.verifier.objectives import OpenContributor
+    from protocols.privacy.certificates.mechanism import Mechanism
+
+log = logging.getLogger(__name__)
+
+REFUSED = "this party refuses: see its own log"
+"""All that a coordinator hears of a refusal for the sake of rows."""
+
+
+class Party:
+    """Holds one shard, one key share and one policy; answers the coordinator.
+
+    Security: signature, session and step order are checked before anything else is read; each
+    step is answered once, and a repeated request gets the cached bytes. Every reply carries the
+    head of all requests of the session, refused ones too: no log without one of them fits it. The
+    key share is erased at the last step, or by `close`.
+
+    Privacy: whatever goes wrong once rows are open (`parties.kernel.private`), of any type, has one
+    text, counts as spent and ends the session, so that a coordinator learns nothing from words,
+    kind or absence of a reply and cannot ask again. All other refusals follow from public figures
+    alone.
+
+    run: its rows, key, randomness and account, behind their boundary; coordinator_key: the
+    coordinator's verification key (hex).
+
+    Privacy: whatever epsilon a plan claims is recomputed from this party's own norm bound before
+    any key is made (`parties.verifier.recompute`), be there limits and a ledger or not.
+    """
+
+    def __init__(
+        self,
+        *,
+        run: Run,
+        coordinator_key: str,
+        policy: Policy,
+        size_cap: int = DEFAULT_SIZE_CAP,
+        open_contributor: OpenContributor | None = None,
+    ) -> None:
+        self.run, self.name = run, run.name
+        self._coordinator_key = coordinator_key
+        self._policy = policy
+        self._size_cap = size_cap
+        self._open_contributor = open_contributor
+        self._session: str | None = None
+        # A plan is agreed in the second of these.
+        self._sequence: tuple[str, ...] = BEFORE[:2]
+        self._answered = 0
+        self._repeated: list[str] = []
+        # Step, request's digest, and the reply: what is signed, and a body that shares its blobs
+        # with whatever else the party keeps of them.
+        self._last: tuple[str, str, bytes, Body] | None = None
+        self._heard = dict[str, None]()  # digests of the session's requests, a resent one once
+        self.seen = UNHEARD
+        self._plan: RunPlan | None = None
+        self._half: PartyProtocol | None = None
+        self._handlers: dict[str, Callable[[Body], Body]] = {
+            "enrol": self._enrol,
+            "agree": self._agree,
+            "reveal": self._reveal,
+            "finish": self._finish,
+        }
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        name: str,
+        shard: Shard,
+        signing_key: Ed25519PrivateKey,
+        coordinator_key: str,
+        policy: Policy,
+        randomness: RandomSource,
+        size_cap: int = DEFAULT_SIZE_CAP,
+        ledger: Ledger | None = None,
+        dataset: str = "",
+        coins: Coins | None = None,
+        open_contributor: OpenContributor | None = None,
+        views: Views | None = None,
+    ) -> Party:
+        """With rows, key and account in this process.
+
+        name: as in the plan; shard: encoded private rows; signing_key: this party's identity;
+        randomness: source of the privacy noise; ledger: record of what earlier runs have spent,
+        None keeps none; dataset: the owner's name of the data in the ledger; coins: by which rows
+        are held back, None: tossed for this run and forgotten; open_contributor: what it
+        contributes to a run of the secure-aggregation protocol; views: of the same rows, None: it
+        answers no plan over them.
+        """
+        run = Run(
+            name=name,
+            rows=shard,
+            signing_key=signing_key,
+            randomness=randomness,
+            account=Account(ledger, dataset),
+            coins=coins or Coins(SystemRandomness()),
+            terms=policy.terms(),
+            views=views,
+        )
+        return cls(
+            run=run,
+            coordinator_key=coordinator_key,
+            policy=policy,
+            size_cap=size_cap,
+            open_contributor=open_contributor,
+        )
+
+    def handle(self, data: bytes) -> bytes:
+        """Answer one message; a refusal is a signed reply as well.
+
+        Raises:
+            MessageError: the message is not from the coordinator (nothing is answered).
+        """
+        request = decode(data, self._coordinator_key, size_cap=self._size_cap)
+        name = digest(data)
+        if self._last and self._last[:2] == (request.step, name):
+            return whole(*self._last[2:])
+        try:
+            with self.run.private:
+                self._check_address(request)
+                self._hear(name)
+                body = self._answer(request)
+        except HiddenError as hidden:
+            _tell_owner(self.name, request.step, hidden.__cause__)
+            self.close()
+            body = Body({"error": REFUSED})
+        except KeyboardInterrupt:
+            self.close()
+            raise
+        except CohortError as error:
+            log.warning("%s refuses %s: %s", self.name, request.step, error)
+            if self._plan is None:
+                self.run.take_back()
+            body = Body({"error": str(error)})
+            return whole(self._head(request, name, body), body)
+        self._last = (request.step, name, self._head(request, name, body), body)
+        return whole(*self._last[2:])
+
+    def refuse(self, request: Envelope, name: str, reason: str) -> bytes:
+        """Refuse a request of this session for its owner; name: the request's digest."""
+        self._hear(name)
+        body = Body({"error": reason})
+        return whole(self._head(request, name, body), body)
+
+    def close(self) -> None:
+        """Erase the key share; the party answers no more.
+
+        A run that has not reached its first data step is taken back from the ledger.
+        """
+        if self._half:
+            self._half.erase()
+        self._sequence, self._answered = (), 0
+        self.run.take_back()
+
+    # -- going on in another process ------------------------------------------------------------
+
+    @property
+    def answered(self) -> int:
+        """Steps answered so far; 0 again once closed."""
+        return self._answered
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the rows and their schema, hexadecimal."""
+        return str(self.run.rows.fingerprint())
+
+    def state(self, seal: Seal) -> Body:
+        """Everything that the owner's files do not hold; seal: encrypts the key share.
+
+        Raises:
+            PolicyError: the protocol keeps its secret in memory only.
+        """
+        step, request, head, body = self._last or ("", "", b"", Body())
+        half = self._half.state(seal) if self._half else Body()
+        meta: dict[str, Any] = {
+            "session": self._session,
+            "answered": self._answered,
+            "last": [step, request],
+            "heard": list(self._heard),
+            "seen": self.seen,
+            "repeated": self._repeated,
+            "plan": self._plan.to_dict() if self._plan else None,
+            "half": dict(half.meta),
+        }
+        run = self.run.state()
+        meta["run"] = [len(run.blobs), dict(run.meta)]
+        return Body(meta, (whole(head, body), *run.blobs, *half.blobs))
+
+    def restore(self, state: Body, unseal: Seal) -> None:
+        """Give a new party, made from the same files, the state of an old one.
+
+        Raises:
+            PolicyError: the policy accepts the plan no longer.
+        """
+        meta, (reply, *blobs) = state.meta, state.blobs
+        count, own = meta["run"]
+        self.run.restore(Body(own, tuple(blobs[:count])))
+        self._session, self._answered = meta["session"], int(meta["answered"])
+        step, request = meta["last"]
+        self._last = (step, request, reply, Body()) if step else None
+        self._heard, self.seen = dict.fromkeys(meta["heard"]), meta["seen"]
+        if meta["plan"]:
+            self._plan = plan_from_dict(meta["plan"])
+            self._policy.check(self._plan)  # the owner may have changed it meanwhile
+            self._repeat(*meta["repeated"])
+            try:
+                with self.run.private:
+                    self._half = self._open_half(self._plan, self._rows_of(self._plan))
+                    self._half.restore(Body(meta["half"], tuple(blobs[count:])), unseal)
+            except HiddenError as hidden:
+                _tell_owner(self.name, "restart", hidden.__cause__)
+                raise PolicyError(REFUSED) from None
+
+    # -- checks ---------------------------------------------------------------------------------
+
+    def _check_address(self, request: Envelope) -> None:
+        if (request.sender, request.recipient) != (COORDINATOR, self.name):
+            raise MessageError(
+                f"message from {request.sender!r} to {request.recipient!r} is not for this party"
+            )
+        if self._session is not None and request.session != self._session:
+            raise PolicyError(f"session {request.session!r} is not the one agreed to")
+
+    def _hear(self, name: str) -> None:
+        """Note a request of this session; name: its digest. A copy that comes late is no other."""
+        if name not in self._heard:
+            self._heard[name] = None
+            self.seen = heard(self.seen, name)
+
+    def _answer(self, request: Envelope) -> Body:
+        if self._answered >= len(self._sequence):
+            raise PolicyError(f"step {request.step!r}: this party's run is over")
+        expected = self._sequence[self._answered]
+        again = self._repetition()
+        if request.step not in (expected, *again[:1]):
+            raise PolicyError(f"step {request.step!r} is out of order; next is {expected!r}")
+        if self._plan and protocol_of(self._plan).shows_rows(request.step):
+            self.run.account.spend()
+        body = self._body(request)
+        if request.step in again[:1]:
+            self._repeat(self._sequence[self._answered - 1])
+        self._session = request.session
+        self._answered += 1
+        return body
+
+    def _repetition(self) -> tuple[str, ...]:
+        """What may be asked in place of the next step: the last one, without missing parties."""
+        if self._plan is None or not self._answered:
+            return ()
+        return protocol_of(self._plan).repetition(self._plan, self._sequence[self._answered - 1])
+
+    def _repeat(self, *steps: str) -> None:
+        """From now on the sequence has the repetitions of these steps."""
+        assert self._plan is not None  # noqa: S101 (nothing is repeated before)
+        self._repeated += steps
+        self._sequence = protocol_of(self._plan).sequence(self._plan, self._repeated)
+
+    def _body(self, request: Envelope) -> Body:
+        if request.step in self._handlers:
+            return self._handlers[request.step](request.body)
+        if self._half is None:
+            raise PolicyError("no plan is agreed yet")
+        # The function of the protocol's STEPS: `commit-rows` goes to `contribute.commit(half, …)`.
+        return protocol_of(self._half.plan).answer(self._half, request.step, request.body)
+
+    def _head(self, request: Envelope, answers: str, body: Body) -> bytes:
+        address = (request.session, request.step, self.name, COORDINATOR)
+        envelope = Envelope(*address, body, answers=answers, seen=self.seen)
+        return signed_head(envelope, self.run.signing_key)
+
+    # -- steps ------------------------------------------------------------------------------------
+
+    def _enrol(self, request: Body) -> Body:
+        rows, committed = self.run.rows, self.run.commitment
+        return agree.answer_enrol(rows.rows, rows.num_features, rows.schema.digest(), committed)
+
+    def _agree(self, request: Body) -> Body:
+        plan = plan_from_dict(_mapping(request.meta.get("plan")))
+        member, rows = plan.members[plan.party_index(self.name)], self.run.rows.rows
+        shard = self._rows_of(plan)
+        if member.rows != plan.rows_of(rows) or plan.num_features != shard.num_features:
+            raise PolicyError("the plan states another shape of this party's data")
+        if member.verify_key != public_bytes(self.run.signing_key):
+            raise PolicyError("the plan holds another verification key than this party's")
+        if plan.row_terms != shard.schema.row_terms:
+            raise PolicyError("the plan states other weights or offsets of rows than the schema")
+        self._policy.check(plan)
+        self._policy.check_alone(plan, self.name)
+        self._policy.check_held_out(plan, rows)
+        sequence, norm_bound = protocol_of(plan).sequence(plan), shard.schema.norm_bound
+        plan.check_rows(norm_bound)
+        cost = self._cost(plan, norm_bound)
+        self._policy.check_slots(plan, norm_bound)
+        if plan.whitens:
+            self.run.account.require(getattr(plan, "moment_plan", ""))
+        # Before the first look at a row.
+        if cost:
+            self.run.account.reserve(cost, plan.digest())
+        half = self._open_half(plan, shard)
+        signed = self.run.agree(plan.digest(), agree.commitments(plan))
+        self._half, self._plan, self._sequence = half, plan, sequence
+        return agree.answer_agree(plan, *signed)
+
+    def _cost(self, plan: RunPlan, norm_bound: float) -> Mechanism | None:
+        """Of whatever plan claims privacy, and of one that a ledger would have to count."""
+        claims = plan.privacy is not None or self.run.account.is_kept
+        return recompute(plan, norm_bound) if claims else None
+
+    def _rows_of(self, plan: RunPlan) -> Shard:
+        """All rows, or the view of them that a sum is over."""
+        digest = dict(plan.schema).get("digest")
+        # A view is never answered by rows as for training, but where a party has these alone.
+        if digest == self.run.rows.schema.digest() and not (plan.view and self.run.views):
+            return cast(Shard, self.run.rows)
+        found = self.run.views.find(plan.view, str(digest)) if self.run.views else None
+        if found is None:
+            raise PolicyError("the plan names another column schema")
+        return cast(Shard, found)
+
+    def _open_half(self, plan: RunPlan, rows: Shard) -> PartyProtocol:
+        used = self.run.used(rows, plan.held_out)
+        # Such as `encrypted_rows.EncryptedRowsParty`.
+        return half_of(plan).open(plan, used, self.run, self._open_contributor)
+
+    def _reveal(self, request: Body) -> Body:
+        return Body({"seed": self.run.reveal(agree.signatures_of(request)).hex()})
+
+    def _finish(self, request: Body) -> Body:
+        if self._half:
+            self._half.erase()
+        self.run.account.commit()
+        return Body()
+
+
+def _tell_owner(name: str, step: str, error: BaseException | None) -> None:
+    """In the log, which no coordinator sees: the words of a DataError, the trace of all else."""
+    if isinstance(error, DataError):
+        log.warning("%s refuses %s: %s", name, step, error)
+    else:
+        log.error("%s refuses %s, for this error:", name, step, exc_info=error)
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise MessageError("a field that should be an object is missing")
+    return value

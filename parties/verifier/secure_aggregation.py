@@ -1,0 +1,85 @@
+"""A party of the protocol `secure-aggregation`: a session of the kernel, and plan and messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from parties.kernel.run import Run
+from parties.kernel.sums.session import SumsSession
+from parties.reader.shard import Shard
+from parties.verifier.objectives import OpenContributor, check_rows
+from parties.verifier.party_protocol import PartyProtocol, Seal
+from parties.verifier.sheets import sums_sheet
+from protocols.errors import PolicyError
+from protocols.exchange.messages import Body
+from protocols.steps import second_moment
+from protocols.sums.objectives import MomentObjective
+from protocols.sums.plan import GradientPlan
+
+
+class SecureAggregationParty(PartyProtocol):
+    """Checks messages against the plan; what leaves is its session's: `aggregate.setup.SumsHalf`.
+
+    session: holds rows, secret and noise; remark: what goes with each contribution.
+    """
+
+    plan: GradientPlan
+
+    def __init__(
+        self,
+        plan: GradientPlan,
+        name: str,
+        session: SumsSession,
+        signing_key: Ed25519PrivateKey,
+        remark: Mapping[str, str],
+    ) -> None:
+        super().__init__(plan, name, signing_key)
+        self.session, self._remark = session, remark
+
+    @classmethod
+    def open(
+        cls,
+        plan: GradientPlan,
+        shard: Shard,
+        run: Run,
+        open_contributor: OpenContributor | None = None,
+    ) -> SecureAggregationParty:
+        """With what this party adds to sums."""
+        beside: dict[str, Any] = {}
+        if open_contributor is None:
+            check_rows(plan, shard)
+        else:
+            beside["own_code"] = partial(open_contributor, plan, run.name)
+        session = run.open(sums_sheet(plan), shard, plan.stream, **beside)
+        remark = {}
+        if isinstance(plan.task, MomentObjective):
+            remark = {second_moment.SEAL: run.row_seal(shard, plan.digest())}
+        return cls(plan, run.name, session, run.signing_key, remark)
+
+    def begin(self, seeds: Mapping[str, str]) -> None:
+        """Make the secret; seeds: everybody's."""
+        self.session.begin(seeds)
+
+    def remark(self) -> Mapping[str, str]:
+        """A seal of the rows, where a later run speaks of them."""
+        return self._remark
+
+    def stand_in(self, request: Body) -> Callable[[], None]:
+        """Nobody can."""
+        raise PolicyError("the plan has no cover: nobody can be covered for")
+
+    def erase(self) -> None:
+        """Erase the secret."""
+        self.session.erase()
+
+    def state(self, seal: Seal) -> Body:
+        """Empty until there is a secret; the secret itself is held in memory only."""
+        self.session.state(seal)
+        return Body()
+
+    def restore(self, state: Body, unseal: Seal) -> None:
+        """Nothing to restore before the secret is made."""

@@ -1,0 +1,1 @@
+"""Circuits on ciphertexts, and how rows are packed."""

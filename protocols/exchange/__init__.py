@@ -1,0 +1,1 @@
+"""Messages, documents and files: what travels, and what is kept."""

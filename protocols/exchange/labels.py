@@ -1,0 +1,26 @@
+"""Names of steps that stand for others, and of the elements that a key ceremony shares."""
+
+COVERED, COMMIT = "cover-", "commit-"
+"""Prefixes: of a step that repeats another one without the parties that have vanished; of the step
+before another one, in which its replies are fixed."""
+PUBLIC_KEY = "public-key"
+RELINEARISATION = "relinearisation"
+OPENING_KEY = "opening-key"
+CONTRIBUTE = "contribute"
+KEYS = "keys"
+
+
+def repeated(step: str) -> str:
+    """The step that `step` repeats, itself if it repeats none."""
+    return step.removeprefix(COVERED)
+
+
+def commit_of(step: str) -> str:
+    """The step in which the replies to `step` are fixed."""
+    again = COVERED if step != repeated(step) else ""
+    return f"{again}{COMMIT}{repeated(step)}"
+
+
+def rotation_label(index: int) -> str:
+    """Label of a rotation key's uniform half."""
+    return f"rotation/{index}"

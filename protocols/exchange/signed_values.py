@@ -1,0 +1,127 @@
+"""Short values that parties exchange through the coordinator, each signed by its party.
+
+Ephemeral X25519 keys, digests of messages that are opened later.
+
+Security: each party signs its value with its identity key, over a text that names the purpose, the
+session and the party. A coordinator that puts in its own value, or an old one, is detected by
+everyone who checks before it uses a value.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import Any
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+    Ed25519PrivateKey,
+    Ed25519PublicKey,
+)
+
+from protocols.errors import MessageError, ProtocolError
+from protocols.exchange.body import Body
+
+VALUE_BYTES = 32
+SIGNATURE_BYTES = 64
+# What a party signs, by its name and value.
+SignedText = Callable[[str, str], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class SignedValue:
+    """value: 32 bytes; signature: of its party, Ed25519; both in lower-case hexadecimal."""
+
+    value: str
+    signature: str
+
+    @classmethod
+    def by(cls, key: Ed25519PrivateKey, text: SignedText, name: str, value: str) -> SignedValue:
+        """A party's value with its signature."""
+        return cls(value, key.sign(text(name, value)).hex())
+
+    @classmethod
+    def of(cls, fields: Any) -> SignedValue:
+        """From JSON. Raises MessageError: it is no signed value."""
+        if not isinstance(fields, dict) or fields.keys() != {"value", "signature"}:
+            raise MessageError("not a value with its signature")
+        if not all(isinstance(text, str) for text in fields.values()):
+            raise MessageError("a value and its signature are texts")
+        return cls(**fields)
+
+    def to_body(self) -> Body:
+        """A party's reply."""
+        return Body(asdict(self))
+
+
+def check(
+    kind: str, text: SignedText, roster: Mapping[str, str], values: Mapping[str, SignedValue]
+) -> None:
+    """Refuse values that are not those of exactly this roster.
+
+    kind: of value, for the words of errors; roster: Ed25519 verification keys (hexadecimal) by
+    party, from the plan.
+
+    Raises:
+        ProtocolError: a value is missing, left over or not signed by its owner's identity
+            key for this session.
+    """
+    if values.keys() != roster.keys():
+        raise ProtocolError(f"{kind}s: not exactly one for each party of the plan")
+    for name, entry in values.items():
+        try:
+            # One spelling only, so that equal values and signatures are equal texts.
+            for told, size in ((entry.value, VALUE_BYTES), (entry.signature, SIGNATURE_BYTES)):
+                found = bytes.fromhex(told)
+                if len(found) != size or found.hex() != told:
+                    raise ValueError(told)
+            _verify(roster[name], entry.signature, text(name, entry.value))
+        except (InvalidSignature, ValueError):
+            raise ProtocolError(
+                f"the {kind} of party {name!r} is not signed by its identity key for this "
+                "session: it was exchanged on the way; do not go on with this coordinator",
+                culprit=name,
+            ) from None
+
+
+# -- of ephemeral keys ----------------------------------------------------------------------------
+
+
+def mask_key_text(digest: bytes, name: str, key: str) -> bytes:
+    """What a party signs of the key of its masks; digest: of the session."""
+    return b"ciphercohort/mask-key/1\0" + digest + bytes.fromhex(key) + name.encode()
+
+
+def pad_key_text(seed: bytes, name: str, key: str) -> bytes:
+    """What a party signs of the key of its pads; seed: the joint one, which holds the plan."""
+    return b"ciphercohort/pad-key/1\0" + seed + bytes.fromhex(key) + name.encode()
+
+
+def cover_key_text(bound: bytes, name: str, key: str) -> bytes:
+    """What a party signs of the key that seals its shares; bound: see `sealed_shares.binding`."""
+    return b"ciphercohort/cover-key/1\0" + bound + bytes.fromhex(key) + name.encode()
+
+
+# -- of messages that are committed to ------------------------------------------------------------
+
+
+def digest_of(blobs: Sequence[str]) -> str:
+    """Digest of a message from the digests of its blobs; all hexadecimal."""
+    text = b"ciphercohort/message-digest/1\0" + json.dumps(list(blobs)).encode()
+    return hashlib.sha256(text).hexdigest()
+
+
+def committed_text(kind: str, step: str, bound: bytes, name: str, value: str) -> bytes:
+    """What a party signs of a digest; step: in which the message opens; bound: joint seed, view."""
+    purpose = f"ciphercohort/{kind}/1\0{step}\0".encode()
+    return purpose + bound + bytes.fromhex(value) + name.encode()
+
+
+# Parties of one process check the same values, one after the other.
+@lru_cache(maxsize=1024)
+def _verify(key: str, signature: str, text: bytes) -> None:
+    """Raises InvalidSignature, ValueError: which are not remembered."""
+    Ed25519PublicKey.from_public_bytes(bytes.fromhex(key)).verify(bytes.fromhex(signature), text)

@@ -1,0 +1,1 @@
+"""Regression on encrypted sums of products."""

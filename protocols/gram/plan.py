@@ -1,0 +1,211 @@
+"""GramPlan: the frozen, hashed description of one regression on Gram sums.
+
+commit-keys ...     the joint key ceremony                                    `keygen`
+commit-rows ...     encrypted sums, noise included                            `gram`
+refresh/k           when levels run out                                       `refresh`
+decrypt             the final model, once                                     `decrypt`
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parties.kernel.rows.gram_sums import GramSums, gram_sums
+from protocols.errors import ParameterError
+from protocols.gram import slots as gram_slots
+from protocols.gram.contributions import UNIT, GramTask
+from protocols.gram.training import model_error_std, refresh_schedule, shown_error_std
+from protocols.models.gram_models import GramModel, gram_model
+from protocols.numerics import arithmetic
+from protocols.numerics.slot_bounds import SlotBounds
+from protocols.plan.circuit_plan import CircuitPlan, Packed
+from protocols.privacy.certificates.gram import GramRelease
+from protocols.privacy.laws.randomness import RandomSource
+from protocols.privacy.laws.shares import gaussian_shares
+from protocols.privacy.loss.budget import Budget
+from protocols.words import Fact, count, target_facts
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GramPlan(CircuitPlan):
+    """Least squares on Gram sums; `model` is "linear" or "improved-lffr".
+
+    outputs: targets c; rounds: iterations T; ridge, curvature_bound, floor, accelerated: see
+    `GramTask`. With privacy the curvature is the constant `curvature_bound` instead of the parties'
+    row sums.
+
+    Raises:
+        ParameterError: fields that do not go together.
+    """
+
+    kind: ClassVar[str] = "gram"
+    gathered: ClassVar[str] = "sums"
+
+    outputs: int
+    rounds: int = field()
+    curvature_bound: float
+    ridge: float = 0.0
+    floor: float = 1 / 64
+    accelerated: bool = True
+
+    def __post_init__(self) -> None:
+        CircuitPlan.__post_init__(self)
+        gram_model(self.model)
+        if self.rounds < 1:
+            raise ParameterError(f"rounds={self.rounds} must be at least 1")
+        # Refuses what the circuit cannot do: too many features, too few levels.
+        _ = self.refreshes
+
+    @property
+    def task(self) -> GramTask:
+        """What circuit and parties need to know."""
+        return GramTask(
+            names=self.names,
+            num_rows=self.num_rows,
+            num_features=self.num_features,
+            outputs=self.outputs,
+            rounds=self.rounds,
+            ridge=self.ridge,
+            curvature_bound=self.curvature_bound,
+            floor=self.floor,
+            row_sums=self.privacy is None,
+            accelerated=self.accelerated,
+            ckks=self.ckks,
+        )
+
+    @property
+    def fitted(self) -> GramModel:
+        """What targets are encoded by, and predictions decoded."""
+        return gram_model(self.model)
+
+    def drops(self, term: str) -> str:
+        """Weighted sums are those of rows times sqrt(u)."""
+        if term == "weight":
+            return ""
+        return "the fit is that of the target less the offset: subtract it there"
+
+    @property
+    def rotations(self) -> tuple[int, ...]:
+        """The layout's."""
+        return self.task.layout.rotations
+
+    @property
+    def refreshes(self) -> tuple[int, ...]:
+        """The training's, counted by running it on counters."""
+        return refresh_schedule(self.task)
+
+    @property
+    def model_size(self) -> int:
+        """Features times outputs."""
+        return self.num_features * self.outputs
+
+    @property
+    def step_per_row(self) -> float:
+        """Noise comes before encryption."""
+        return math.inf
+
+    def row_bound(self, norm_bound: float) -> float:
+        """Noise comes before encryption."""
+        return 0.0
+
+    @property
+    def unit(self) -> float:
+        """Weights are encrypted as W / UNIT."""
+        return UNIT
+
+    def slot_bounds(self, norm_bound: float) -> SlotBounds:
+        """See `gram_slots`."""
+        return gram_slots.bounds(self, norm_bound)
+
+    def model_error_std(self) -> float:
+        """Bound on the noise of the encrypted model before its decryption, per coefficient."""
+        return model_error_std(self.task)
+
+    @property
+    def shown(self) -> NDArray[np.bool_]:
+        """Slots of the weights."""
+        found: NDArray[np.bool_] = self.task.layout.released() > 0
+        return found
+
+    def shown_error_std(self) -> float:
+        """Of the weights alone, without the mask."""
+        return shown_error_std(self.task)
+
+    def draw_noise(self, randomness: RandomSource) -> NDArray[np.float64]:
+        """One party's noise on the mean sums, shape (noise_size,); zeros without privacy."""
+        sigma = self.privacy.sigma if self.privacy else 0.0
+        return gaussian_shares(sigma, self.split, 1, self.task.noise_size, randomness).ravel()
+
+    def place(self, party: str, *values: NDArray[np.float64]) -> Packed:
+        """See `GramTask.place`."""
+        return {}, self.task.place(*values)
+
+    def contribution(
+        self,
+        rows: NDArray[np.float64],
+        targets: NDArray[np.float64],
+        noise: NDArray[np.float64],
+        weight: NDArray[np.float64] | float = 1.0,
+    ) -> GramSums:
+        """One party's sums as the twin adds them, of targets on [0, 1]: see `gram_sums`.
+
+        Raises:
+            DataError: the rows exceed `curvature_bound`, which training relies on.
+        """
+        bounds, bits = None, 0
+        if self.privacy is not None:
+            # Encoded columns are on [-1, 1], whatever norm rows are clipped to.
+            bounds = math.sqrt(self.num_features), self.fitted.bound(self.outputs)
+            bits = self.split.grid(self.privacy.sigma).granularity_bits
+        encoded = self.fitted.encode(targets)
+        return gram_sums(
+            rows, encoded, noise, weight, bounds, self.num_rows, bits, self.curvature_bound
+        )
+
+    def privacy_setting(self, norm_bound: float) -> GramRelease:
+        """What decides about privacy, for rows of norm at most `norm_bound`.
+
+        Raises:
+            ParameterError: no privacy, or a field is out of range.
+        """
+        privacy = self.privacy
+        if privacy is None:
+            raise ParameterError("privacy=None: the plan promises none")
+        return GramRelease(
+            budget=Budget.of(privacy, self.split, **arithmetic.beside()),
+            norm_bound=norm_bound,
+            target_bound=self.fitted.bound(self.outputs),
+            rows=self.num_rows,
+            features=self.num_features,
+            outputs=self.outputs,
+            ridge=self.ridge,
+            sigma=privacy.sigma,
+        )
+
+    def figures(self) -> dict[str, Any]:
+        """The iteration, then the encryption."""
+        own = {"update": "fixed-hessian", "outputs": self.outputs, "ridge": self.ridge}
+        return {**own, **CircuitPlan.figures(self)}
+
+    def training_facts(self) -> Iterator[Fact]:
+        """The iteration and what it fits."""
+        rate = (
+            "each coefficient at the rate that a bound on its curvature, computed under "
+            "encryption, allows"
+            if self.privacy is None
+            else "all coefficients at the rate that a public bound on the curvature allows"
+        )
+        kind = "accelerated (Chebyshev) descent" if self.accelerated else "gradient descent"
+        yield (
+            "Update",
+            f"fixed Hessian, {count(self.rounds, 'iteration')}",
+            f"{kind} on encrypted sums, whose cost does not depend on the rows; {rate}",
+        )
+        yield from target_facts(self.ridge, self.outputs)
+        yield from self.fitted.facts()

@@ -1,0 +1,1 @@
+"""An encrypted model: plan, rounds."""

@@ -1,0 +1,120 @@
+"""LFFR where rows stay home: the plan of an encrypted model with a sigmoid of the targets' range.
+
+    W <- W - eta (grad(W) + noise + 2 ridge W),   grad(W) = X^T g(XW, Y) / N      `models.lffr`
+
+Parties evaluate g on their own rows (`parties.kernel.model.clear_rows`); gd with privacy, whose
+certificate is that of encrypted rows (`privacy.lffr_certificate`); gd or nag without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from protocols.ckks.circuits.lffr import LffrUnits, cubic
+from protocols.ckks.circuits.rows_at_home import lffr_levels, rounding_gain, steepest
+from protocols.errors import ParameterError
+from protocols.model.plan import Array, ModelPlan
+from protocols.models.lffr import Lffr, slope_of_loss
+from protocols.numerics.approximation import Polynomial
+from protocols.numerics.slot_bounds import SlotBounds
+from protocols.privacy.certificates.lffr import LffrSetting, of_plan, row_bound
+from protocols.rows import lffr_slots
+from protocols.updates.momentum import GradientDescent, Nesterov
+from protocols.updates.update import Update
+from protocols.words import Fact, target_facts
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LffrModelPlan(ModelPlan):
+    """Gradient training of LFFR; parties multiply the encrypted model with their own rows.
+
+    link: 1/2 plus an odd polynomial of degree 3; update: gd, whose ridge is 2 ridge, or nag.
+
+    Raises:
+        ParameterError: see `ModelPlan`; or another rule, link or model.
+    """
+
+    kind: ClassVar[str] = "model-lffr"
+    circuit: ClassVar[str] = "lffr"
+    certifies_targets: ClassVar[bool] = True
+
+    model: str = Lffr.name
+
+    def __post_init__(self) -> None:
+        if self.model != Lffr.name:
+            raise ParameterError(f"model={self.model!r} is not {Lffr.name!r}")
+        cubic(self.link)
+        ModelPlan.__post_init__(self)
+        kinds = (GradientDescent,) if self.privacy else (GradientDescent, Nesterov)
+        if not isinstance(self.rule, kinds):
+            raise ParameterError(
+                f"update={self.update['kind']!r}: model {self.model} takes "
+                f"{' or '.join(kind.kind for kind in kinds)} with protocol {self.protocol}"
+            )
+
+    @property
+    def accounted_as(self) -> str:
+        """As on encrypted rows."""
+        return "lffr"
+
+    @staticmethod
+    def levels_of(link: Polynomial, rule: Update) -> int:
+        """As on encrypted rows."""
+        _ = link
+        return lffr_levels(rule)
+
+    def drops(self, term: str) -> str:
+        """Weights meet rows in the clear; no bound knows of offsets."""
+        return "" if term == "weight" else "leave it out: LFFR has no proof with offsets"
+
+    @property
+    def learning_rate(self) -> float:
+        """eta."""
+        return self.rule.largest_rate
+
+    @property
+    def ridge(self) -> float:
+        """Weight of |W|^2 beside the mean squared error."""
+        return float(self.update.get("ridge", 0.0)) / 2
+
+    @property
+    def units(self) -> LffrUnits:
+        """See `ModelPlan`."""
+        return LffrUnits.of(self.link, self.widest_step)
+
+    @property
+    def slope_gain(self) -> float:
+        """Of LFFR's slope."""
+        return rounding_gain(self.units, steepest)
+
+    def slope(self, z: Array, targets: Array) -> Array:
+        """Of the squared error, in the score."""
+        return slope_of_loss(self.link, z, targets)
+
+    def row_bound(self, norm_bound: float) -> float:
+        """Of x g^T."""
+        return row_bound(self.link, norm_bound, self.targets)
+
+    def privacy_setting(self, norm_bound: float) -> LffrSetting:
+        """What `lffr_certificate` judges, for rows of this norm.
+
+        Raises:
+            ParameterError: the plan has no privacy, or a figure is out of range.
+        """
+        return of_plan(self, self.targets, norm_bound)
+
+    def slot_bounds(self, norm_bound: float) -> SlotBounds:
+        """See `lffr_slots`; two features share a slot."""
+        found = lffr_slots.at_home(self, norm_bound)
+        return replace(found, refreshes=tuple(2 * bound for bound in found.refreshes))
+
+    def figures(self) -> dict[str, Any]:
+        """Outputs and ridge as well."""
+        return {**ModelPlan.figures(self), "outputs": self.targets, "ridge": self.ridge}
+
+    def training_facts(self) -> Iterator[Fact]:
+        """What it fits as well."""
+        yield from ModelPlan.training_facts(self)
+        yield from target_facts(self.ridge, self.targets)

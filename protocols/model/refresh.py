@@ -1,0 +1,103 @@
+"""Step `refresh/t` of an encrypted model: fresh sums over the columns of what was added up.
+
+    refresh/t -> c1 of each ciphertext (3 towers)   <- h0 (3 towers), h1 (all towers) of each
+
+h0_p = c1 s_p - M_p and h1_p = -a' s_p + T(M_p) + e_p, see `refresh`. What is different here:
+
+- T (`ckks.trace_map`) sees 2k coefficients. M_p is uniform modulo the refresh's primes on all
+  others, and an integer in the room of `ckks.masks` on these;
+- T rounds, so that results are at level 0, without a rescaling;
+- shares are not committed to. What a party chooses last is c0 of the fresh vector; every c1 that a
+  secret meets later has fresh encryptions of the next round in it, fixed after that. (Of two
+  vectors in one refresh, the difference of both c1 has none: rules that refresh two are linear, so
+  it is a public combination of random elements alone.) A repetition is committed to: who stands in
+  for whom is confirmed first.
+
+Security: a party answers once everyone has endorsed the digests that it was shown for `gradient/t`.
+That c1 of the request is made of the replies that fit them is the coordinator's word; who was asked
+for another one is found with the next digests, which are signed for the view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any
+
+from protocols.ckks import residues as rns
+from protocols.ckks import subring
+from protocols.ckks.circuits import projection
+from protocols.ckks.circuits.side_by_side import Pair, Parts
+from protocols.ckks.evaluation import CkksContext
+from protocols.ckks.parameters import REFRESH_TOWERS
+from protocols.ckks.residues import Residues
+from protocols.ckks.subring import TraceMap
+from protocols.errors import MessageError
+from protocols.exchange.messages import Body, Exchange
+from protocols.exchange.wire import residues_of
+from protocols.model.plan import ModelPlan
+from protocols.plan.protocol import Request
+from protocols.steps.refresh import label
+from protocols.steps.survivors import Survivors
+
+STEP = "refresh"
+
+# -- party half -----------------------------------------------------------------------------------
+
+
+def share(half: Any, request: Request) -> Body:
+    """Reply to `refresh/t`, or to the step that repeats it.
+
+    Raises:
+        MessageError: malformed residues, or another number of polynomials than the plan has.
+    """
+    plan, context = half.plan, half.context
+    maps = plan.column_maps(request.index)
+    if len(request.body.blobs) != len(maps):
+        raise MessageError(f"{len(request.body.blobs)} ciphertexts to refresh, {len(maps)} are due")
+    low, step = context.primes[:REFRESH_TOWERS], f"{request.kind}/{request.index}"
+    given = residues_of(request.body, context, low)
+    labels = [label(step, k) for k in range(len(given))]
+    shares = half.secret.trace_shares(list(zip(given, labels, maps, strict=True)))
+    # The next point is the first of the new vectors.
+    elements = [context.refresh_label(*each) for each in zip(labels, given, strict=True)]
+    half.elements = elements[: plan.layout.num_parts]
+    packed = ((rns.pack(h0, low), rns.pack(h1, context.primes)) for h0, h1 in shares)
+    return Body(blobs=tuple(blob for both in packed for blob in both))
+
+
+# -- coordinator half -----------------------------------------------------------------------------
+
+
+def joined(
+    context: CkksContext, c0: Residues, h0: Residues, h1: Residues, trace_map: TraceMap
+) -> Residues:
+    """c0 of the fresh ciphertext, from that of the old one and the sums of both shares."""
+    low = context.primes[:REFRESH_TOWERS]
+    hidden = projection.project(rns.add(c0, h0, low), low, trace_map.period)
+    mapped = subring.embed(trace_map.apply(hidden), context.primes, context.params.ring_dim)
+    return rns.add(mapped, h1, context.primes)
+
+
+def refresh(
+    context: CkksContext,
+    plan: ModelPlan,
+    seed: bytes,
+    step: int,
+    vectors: Sequence[Sequence[Pair]],
+    survivors: Survivors,
+) -> Exchange[tuple[Parts, ...]]:
+    """Through the step's maps: fresh vectors at level 0, part by part."""
+    low, n = context.primes[:REFRESH_TOWERS], plan.ckks.ring_dim
+    pairs = [pair for vector in vectors for pair in vector]
+    request = Body(blobs=tuple(rns.pack(c1, low) for _, c1 in pairs))
+    shapes = [low, context.primes] * len(pairs)
+    answered, sums = yield from survivors.ask(f"{STEP}/{step}", request, shapes, n)
+    fresh = []
+    for k, ((c0, c1), trace_map) in enumerate(zip(pairs, plan.column_maps(step), strict=True)):
+        first = joined(context, c0, sums[2 * k], sums[2 * k + 1], trace_map)
+        fresh.append(
+            [first, context.uniform_polynomial(seed, context.refresh_label(label(answered, k), c1))]
+        )
+    made = iter(fresh)
+    return tuple(Parts(list(islice(made, len(vector)))) for vector in vectors)

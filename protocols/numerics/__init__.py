@@ -1,0 +1,1 @@
+"""Polynomials, certified ranges, whitening."""

@@ -1,0 +1,1 @@
+"""What is agreed: plans, and what a protocol is."""

@@ -1,0 +1,281 @@
+"""CircuitPlan: what runs under threshold CKKS have in common: keys, refreshes, one decryption."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.ckks.circuits.choice import smallest_room
+from protocols.ckks.column_map import ColumnMap
+from protocols.ckks.parameters import CkksParameters
+from protocols.errors import ParameterError
+from protocols.numerics.slot_bounds import LARGEST_SLOT, SlotBounds
+from protocols.plan.run_plan import PrivacyPlan, RunPlan
+from protocols.privacy.laws.randomness import RandomSource
+from protocols.words import ATTACK, Fact, count
+
+Plan = TypeVar("Plan", bound="CircuitPlan")
+# One for each ciphertext of a refresh, None for one that is only refreshed.
+ColumnMaps = tuple[ColumnMap | None, ...]
+# Meta data, and the slots of each ciphertext.
+Packed = tuple[dict[str, Any], list[NDArray[np.float64]]]
+
+
+KEYS_AT_ONCE = 100
+"""Shares of rotation keys in the messages of all parties of a step, which one process may hold."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CircuitPlan(RunPlan):
+    """A run in which the coordinator evaluates a circuit on ciphertexts.
+
+    ckks: parameters; keys_per_message: rotation keys, or shares of the public key, in one message;
+    cover: so many parties can stand in for others that vanish after they have contributed, None:
+    nobody can (see `cover`); slot_bound: of every slot that a refresh or the decryption carries,
+    None: nothing is proven (see `slot_bounds`).
+
+    Raises:
+        ParameterError: fields that do not go together (depth too small …).
+    """
+
+    masked: ClassVar[bool] = True
+    opens_rounds: ClassVar[bool] = False
+    # Every iteration is a refresh, and some rules count their rates in steps of rounds^2.
+    max_rounds: ClassVar[int] = 10**4
+
+    ckks: CkksParameters
+    keys_per_message: int = 4
+    cover: int | None = None
+    slot_bound: float | None = None
+
+    def __post_init__(self) -> None:
+        RunPlan.__post_init__(self)
+        if self.keys_per_message < 1:
+            raise ParameterError(f"keys_per_message={self.keys_per_message} is below 1")
+        if self.cover is not None:
+            _check_cover(self.cover, len(self.members), self.privacy)
+        if self.slot_bound is not None and not 0 < self.slot_bound <= LARGEST_SLOT:
+            raise ParameterError(
+                f"slot_bound={self.slot_bound} is outside (0, {LARGEST_SLOT:g}]: nothing larger "
+                "leaves room for masks"
+            )
+        carried = self.coefficient_bound
+        if carried is not None and carried > smallest_room(self.ckks):
+            raise ParameterError(
+                f"slot_bound={self.slot_bound:.4g} at scale_bits={self.ckks.scale_bits} is beyond "
+                "what a refresh carries: take larger primes, or smaller steps"
+            )
+
+    @property
+    def released(self) -> str:
+        """The model alone."""
+        return "the trained coefficients, nothing else"
+
+    @property
+    def decryptions(self) -> int:
+        """Independent floodings of the model that a coordinator may see."""
+        return 1 if self.cover is None else 2
+
+    @property
+    def key_colluders(self) -> int:
+        """Colluding parties that the other parties' keys withstand."""
+        return (len(self.members) if self.cover is None else self.cover) - 1
+
+    @property
+    def security_bits(self) -> int:
+        """Of the ring."""
+        return self.ckks.security_bits
+
+    @property
+    @abstractmethod
+    def rotations(self) -> tuple[int, ...]:
+        """Every rotation key of the run."""
+        ...
+
+    @property
+    def rotation_chunks(self) -> list[tuple[int, ...]]:
+        """Rotation indices, one tuple per message; every party keeps its last one for a resend."""
+        indices, size = self.rotations, self.keys_per_message
+        size = min(size, max(1, KEYS_AT_ONCE // len(self.members)))
+        return [indices[k : k + size] for k in range(0, len(indices), size)]
+
+    @property
+    def member_chunks(self) -> list[tuple[str, ...]]:
+        """Parties whose shares of the public key are handed out together."""
+        names, size = self.names, self.keys_per_message
+        return [names[k : k + size] for k in range(0, len(names), size)]
+
+    @property
+    @abstractmethod
+    def refreshes(self) -> tuple[int, ...]:
+        """Most ciphertexts that each refresh step carries, in order."""
+        ...
+
+    def column_maps(self, step: int) -> ColumnMaps:
+        """What refresh `step` applies to each ciphertext on its way."""
+        return (None,) * self.refreshes[step]
+
+    @abstractmethod
+    def slot_bounds(self, norm_bound: float) -> SlotBounds:
+        """Of every refresh and of the release, proven for rows of norm at most `norm_bound`."""
+        ...
+
+    def with_slot_bound(self: Plan, norm_bound: float) -> Plan:
+        """The plan that states what is proven."""
+        return replace(self, slot_bound=self.slot_bounds(norm_bound).largest)
+
+    @property
+    def coefficient_bound(self) -> float | None:
+        """Of a refreshed or decrypted polynomial's coefficients; None: nothing is proven."""
+        return None if self.slot_bound is None else self.slot_bound * 2.0**self.ckks.scale_bits
+
+    @property
+    def model_size(self) -> int:
+        """Numbers that are released."""
+        return self.num_features
+
+    @property
+    @abstractmethod
+    def step_per_row(self) -> float:
+        """What an iteration moves the weights by, over the sum of gradients: rate / N, the least.
+
+        inf where no sum is made under encryption before its noise is added.
+        """
+        ...
+
+    @abstractmethod
+    def row_bound(self, norm_bound: float) -> float:
+        """Norm of one row's part of that sum, for rows of norm at most `norm_bound`; else 0."""
+        ...
+
+    @property
+    @abstractmethod
+    def unit(self) -> float:
+        """What the decrypted slots are multiplied by."""
+        ...
+
+    def decode(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What is released, from the decrypted weights."""
+        return weights
+
+    @property
+    def decoded_gain(self) -> float:
+        """Std of a released weight's error over that of the decrypted ones."""
+        return 1.0
+
+    @abstractmethod
+    def model_error_std(self) -> float:
+        """Bound on the noise of the encrypted model before its decryption, per coefficient."""
+        ...
+
+    @property
+    @abstractmethod
+    def shown(self) -> NDArray[np.bool_]:
+        """Slots whose real parts are released, or coefficients: see `ckks.flooding`."""
+        ...
+
+    @abstractmethod
+    def shown_error_std(self) -> float:
+        """Bound on the noise of these, in an orthonormal basis [integer units]."""
+        ...
+
+    def iterate_error_std(self) -> float:
+        """`model_error_std` of any iterate; larger where the release keeps a part of it."""
+        return self.model_error_std()
+
+    @abstractmethod
+    def draw_noise(self, randomness: RandomSource) -> NDArray[np.float64]:
+        """One party's privacy noise; zeros without privacy."""
+        ...
+
+    @abstractmethod
+    def place(self, party: str, *values: NDArray[np.float64]) -> Packed:
+        """Slots in which the numbers of `kernel.packed.values` stand; nothing is computed."""
+        ...
+
+    def figures(self) -> dict[str, Any]:
+        """Of the encryption."""
+        names = ("ring_dim", "depth", "scale_bits", "log_qp")
+        return {name: getattr(self.ckks, name) for name in names}
+
+    def facts(self) -> Iterator[Fact]:
+        """Threshold CKKS, then the training's own."""
+        ckks = self.ckks
+        broken = "INSECURE: no security at all; whoever sees a ciphertext may read it"
+        yield "Security", f"{ckks.security_bits} bits", ATTACK if ckks.security_bits else broken
+        yield (
+            "Ring dimension n",
+            f"{ckks.ring_dim:,}",
+            f"a ciphertext packs n/2 = {ckks.num_slots:,} numbers; larger is safer and slower",
+        )
+        yield (
+            "Depth",
+            f"{ckks.depth} levels",
+            "multiplications in a row before an encrypted number has to be refreshed",
+        )
+        digits = math.floor(ckks.scale_bits * math.log10(2))
+        yield (
+            "Scale",
+            f"2^{ckks.scale_bits}",
+            f"numbers are stored as multiples of 2^-{ckks.scale_bits}, some {digits} decimal "
+            "places",
+        )
+        bound = f"security at this ring allows {ckks.max_log_qp} bits at most"
+        bound = bound if ckks.max_log_qp else "no secure bound is tabled for a ring this small"
+        yield "log₂ QP", f"{ckks.log_qp} bits", f"size of the largest modulus; {bound}"
+        covered = "" if self.cover is None else f"; any {self.cover} could stand in for the others"
+        yield (
+            "Keys withstand",
+            count(self.key_colluders, "colluding party"),
+            f"more of them, with the coordinator, could read everybody's rows{covered}",
+        )
+        yield from self.training_facts()
+        yield (
+            "Features",
+            f"{self.num_features} per row",
+            "columns after expanding categories, and a constant one for the intercept",
+        )
+
+    @abstractmethod
+    def training_facts(self) -> Iterator[Fact]:
+        """The iteration."""
+        ...
+
+    def fit_messages(self: Plan, most: int) -> Plan:
+        """As many rotation keys in a message as it holds: each step costs seconds."""
+        ckks = self.ckks
+        # One half of a key: digits x (towers and special towers, at most twice as many) x n words.
+        size = ckks.num_digits * 2 * ckks.num_towers * ckks.ring_dim * 8
+        return replace(self, keys_per_message=max(1, most // size))
+
+
+def _check_cover(cover: int, parties: int, privacy: PrivacyPlan | None) -> None:
+    if type(cover) is not int or not 2 <= cover < parties:
+        raise ParameterError(
+            f"cover={cover} is outside 2 … {parties - 1}: so many of {parties} parties stand in "
+            "for those that vanish"
+        )
+    if privacy and cover - 1 < privacy.colluders:
+        raise ParameterError(
+            f"cover={cover} gives {cover} colluding parties every key, which is not above "
+            f"colluders={privacy.colluders}: take cover={privacy.colluders + 1} or more"
+        )
+
+
+def check_depth(plan: CircuitPlan, needed: Mapping[str, int]) -> None:
+    """Refuse a plan whose modulus chain is too short; needed: levels by what needs them.
+
+    Raises:
+        ParameterError: names the longest.
+    """
+    what, levels = max(needed.items(), key=lambda item: item[1])
+    if plan.ckks.depth < levels:
+        raise ParameterError(
+            f"depth={plan.ckks.depth} levels is below the {levels} that {what} needs"
+        )

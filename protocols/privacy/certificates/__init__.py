@@ -1,0 +1,1 @@
+"""Proofs of an epsilon, by kind of run."""

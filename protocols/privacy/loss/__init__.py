@@ -1,0 +1,1 @@
+"""What noise costs, and what was spent."""

@@ -1,0 +1,272 @@
+"""One owner's record of what has been spent on each data set, on disk; it refuses an overdraft.
+
+A run is **reserved** before it starts, and from then on it counts. `commit` notes that it ended;
+`rollback` takes it back, which is right only if nothing of it has been released. A run that
+crashes in between has neither and stays spent: nobody knows what had left its owner.
+
+The file has one JSON object per line. A line is appended under an exclusive lock and flushed to
+disk before the call returns, and it carries the digest of the line before it, so that a lost or
+edited line is noticed. (Whoever can write the file can rewrite all of it: the ledger guards
+against accidents, not against its owner.) A last line without its newline was never acknowledged,
+so it is dropped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from protocols.errors import ParameterError, PrivacyError
+from protocols.exchange.locks import locked
+from protocols.exchange.private_files import private_opener, sync_folder
+from protocols.privacy.loss.accounting import Event, compose
+from protocols.privacy.loss.catalogue import noise_of
+from protocols.privacy.loss.gdp import check_delta, check_epsilon
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Spent:
+    """What one data set has cost so far.
+
+    Attributes:
+        epsilon: of all runs together, at the budget's delta; inf if delta alone is overdrawn.
+        additive_delta: part of the budget's delta that the runs have used beside their events.
+        runs: number of runs, open ones included.
+    """
+
+    epsilon: float
+    additive_delta: float
+    runs: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ledger:
+    """A ledger file and the budget that its owner grants each data set.
+
+    Attributes:
+        path: the file; it and its lock (`path` + ".lock") are created when needed.
+        epsilon, delta: the budget for all runs on one data set together.
+
+    Raises:
+        ParameterError: epsilon or delta is out of range.
+    """
+
+    path: Path
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        """Check the budget."""
+        check_epsilon(self.epsilon)
+        check_delta(self.delta)
+
+    def reserve(
+        self,
+        dataset: str,
+        events: Sequence[Event],
+        *,
+        additive_delta: float = 0.0,
+        identifier: str = "",
+    ) -> str:
+        """Count a run as spent, before it starts; once, however often it is asked.
+
+        Args:
+            dataset: digest of the data set.
+            events: what the run costs; their epsilon depends on the other runs.
+            additive_delta: what it costs in delta beside them.
+            identifier: unique name of the run; empty makes one.
+
+        Returns:
+            the run's identifier, for `commit` or `rollback`.
+
+        Raises:
+            PrivacyError: the budget would be overdrawn, the identifier names another run, or the
+                file is damaged.
+            ParameterError: additive_delta is negative.
+        """
+        if not additive_delta >= 0:
+            raise ParameterError(f"additive_delta={additive_delta} is below 0")
+        with self._locked():
+            lines = self._lines()
+            name = identifier or uuid.uuid4().hex
+            entry = {
+                "kind": "reserve",
+                "id": name,
+                "dataset": dataset,
+                "events": [_event_to_dict(event) for event in events],
+                "additive_delta": additive_delta,
+            }
+            known = _runs(lines).get(name)
+            if known is not None:
+                _check_same(known, entry)
+                return name
+            after = self._spent(lines, dataset, list(events), additive_delta)
+            if after.epsilon > self.epsilon * (1 + 1e-9):
+                before = self._spent(lines, dataset, [], 0.0)
+                raise PrivacyError(
+                    f"epsilon={after.epsilon:.6g} after this run exceeds the budget "
+                    f"{self.epsilon:.6g} at delta={self.delta:.3g} for data set {dataset[:16]} "
+                    f"(spent so far: {before.epsilon:.6g} in {before.runs} runs); "
+                    "use more noise, fewer rounds, or other data"
+                )
+            self._append(lines, entry)
+        return name
+
+    def commit(self, identifier: str) -> None:
+        """Note that a reserved run has ended; it stays spent.
+
+        Raises:
+            PrivacyError: no such open run, or the file is damaged.
+        """
+        self._close("commit", identifier)
+
+    def rollback(self, identifier: str) -> None:
+        """Take a reserved run back. Right only if nothing of it has been released.
+
+        Raises:
+            PrivacyError: no such open run, or the file is damaged.
+        """
+        self._close("rollback", identifier)
+
+    def is_open(self, identifier: str) -> bool:
+        """Whether a run is reserved, and neither committed nor rolled back.
+
+        Raises:
+            PrivacyError: the file is damaged.
+        """
+        with self._locked():
+            run = _runs(self._lines()).get(identifier)
+            return run is not None and not run["closed"]
+
+    def has(self, dataset: str, identifier: str) -> bool:
+        """Whether a run on a data set counts.
+
+        Raises:
+            PrivacyError: the file is damaged.
+        """
+        with self._locked():
+            run = _runs(self._lines()).get(identifier)
+            return run is not None and run["dataset"] == dataset
+
+    def spent(self, dataset: str) -> Spent:
+        """What a data set has cost so far, open (crashed) runs included.
+
+        Raises:
+            PrivacyError: the file is damaged.
+        """
+        with self._locked():
+            return self._spent(self._lines(), dataset, [], 0.0)
+
+    def _spent(
+        self, lines: Sequence[str], dataset: str, more: list[Event], more_delta: float
+    ) -> Spent:
+        """The total, with a further run added."""
+        runs = [run for run in _runs(lines).values() if run["dataset"] == dataset]
+        events = [_event_from_dict(event) for run in runs for event in run["events"]] + more
+        delta = sum(float(run["additive_delta"]) for run in runs) + more_delta
+        if delta >= self.delta:
+            return Spent(epsilon=float("inf"), additive_delta=delta, runs=len(runs))
+        epsilon = compose(events, delta=self.delta - delta) if events else 0.0
+        return Spent(epsilon=epsilon, additive_delta=delta, runs=len(runs))
+
+    def _close(self, kind: str, identifier: str) -> None:
+        """Append a commit or a rollback."""
+        with self._locked():
+            lines = self._lines()
+            run = _runs(lines).get(identifier)
+            if run is None or run["closed"]:
+                raise PrivacyError(f"{kind}: {identifier} is not an open run of this ledger")
+            self._append(lines, {"kind": kind, "id": identifier})
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold the ledger's lock, against other processes and other threads."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with locked(self.path.with_name(f"{self.path.name}.lock")):
+            yield
+
+    def _lines(self) -> list[str]:
+        """All acknowledged lines; repairs a torn end.
+
+        Raises:
+            PrivacyError: a line is not JSON or does not follow from the one before.
+        """
+        if not self.path.exists():
+            return []
+        text = self.path.read_text(encoding="utf-8", errors="replace")
+        *lines, torn = text.split("\n")
+        previous = ""
+        for number, line in enumerate(lines, start=1):
+            try:
+                chained = json.loads(line)["previous"]
+            except (ValueError, KeyError, TypeError):
+                chained = None
+            if chained != _digest(previous):
+                raise PrivacyError(f"{self.path}: line {number} is damaged; restore the ledger")
+            previous = line
+        if torn:
+            self._replace("".join(f"{line}\n" for line in lines))
+        return lines
+
+    def _append(self, lines: Sequence[str], entry: Mapping[str, Any]) -> None:
+        """Add a line and flush it to disk."""
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        full = {**entry, "time": stamp, "previous": _digest(lines[-1] if lines else "")}
+        with open(self.path, "a", encoding="utf-8", opener=private_opener) as file:
+            file.write(json.dumps(full, allow_nan=False, sort_keys=True) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        sync_folder(self.path.parent)
+
+    def _replace(self, text: str) -> None:
+        """Replace the file's contents atomically."""
+        handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=self.path.name)
+        with open(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, self.path)
+        sync_folder(self.path.parent)
+
+
+def _digest(line: str) -> str:
+    return hashlib.sha256(line.encode()).hexdigest()
+
+
+def _check_same(run: Mapping[str, Any], entry: Mapping[str, Any]) -> None:
+    """Refuse to reserve under the name of a run that is over, or another one."""
+    if run["closed"] or any(run[key] != value for key, value in entry.items()):
+        raise PrivacyError(f"{entry['id']} names another run of this ledger")
+
+
+def _runs(lines: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Runs that count, by identifier; `closed` tells whether they were committed."""
+    runs: dict[str, dict[str, Any]] = {}
+    for line in lines:
+        entry = json.loads(line)
+        if entry["kind"] == "reserve":
+            runs[entry["id"]] = {**entry, "closed": False}
+        elif entry["kind"] == "commit":
+            runs[entry["id"]]["closed"] = True
+        else:
+            del runs[entry["id"]]
+    return runs
+
+
+def _event_to_dict(event: Event) -> dict[str, Any]:
+    return {"kind": event.kind, **asdict(event)}
+
+
+def _event_from_dict(data: Mapping[str, Any]) -> Event:
+    return noise_of(data["kind"]).event(
+        noise_multiplier=data["noise_multiplier"], count=data["count"]
+    )

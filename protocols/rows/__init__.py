@@ -1,0 +1,1 @@
+"""Encrypted rows: plan, slots, training."""

@@ -1,0 +1,233 @@
+"""The protocol `encrypted-rows`: parties encrypt rows, or sums over them, once; the model opens.
+
+The coordinator evaluates gradients and updates on ciphertexts, has the parties refresh them when
+levels run out, and has the last one decrypted. It learns the model and nothing before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import count
+from typing import Any
+from typing import Protocol as Interface
+
+from protocols.ckks.circuits.evaluator import EncryptedVector, Evaluator
+from protocols.ckks.evaluation import CkksContext, unload
+from protocols.exchange.messages import Exchange
+from protocols.gram.training import GramCircuit
+from protocols.names import ENCRYPTED_ROWS
+from protocols.plan.circuit_plan import CircuitPlan
+from protocols.plan.protocol import Protocol, Step, Watch, Weights
+from protocols.rows.lffr_training import LffrCircuit
+from protocols.rows.training import RowsCircuit
+from protocols.steps import contribute, cover, decrypt, keygen, refresh, second_moment, workers
+from protocols.steps.confirmed import View
+from protocols.steps.contribute import Opened
+from protocols.steps.keygen import JointKeys
+from protocols.steps.refresh import Refresh
+from protocols.steps.survivors import Survivors
+
+_KEYS = "public key material, made from your key share"
+
+
+def _has_cover(plan: CircuitPlan) -> bool:
+    return plan.cover is not None
+
+
+STEPS = (
+    Step(
+        second_moment.STEP,
+        second_moment.answer,
+        "agree",
+        "nothing: you open the sum again that your rows are whitened by",
+        asked=lambda plan: plan.whitens,
+        alike=False,
+    ),
+    Step(
+        "commit-keys",
+        keygen.commit,
+        "keys",
+        "a digest of public key material, signed",
+        alike=False,
+    ),
+    Step("keys", keygen.open_keys, "keys", _KEYS),
+    Step(
+        "public-shares",
+        keygen.add_shares,
+        "keys",
+        "nothing: you add up the joint public key from everyone's shares",
+        count=lambda plan: len(plan.member_chunks),
+    ),
+    Step("rotations", keygen.rotate, "keys", _KEYS, count=lambda p: len(p.rotation_chunks)),
+    Step("relinearise", keygen.relinearise, "keys", _KEYS, committed=True, endorsed=False),
+    Step(
+        "cover-keys",
+        cover.give_key,
+        "keys",
+        "a public key, for shares that others encrypt for you",
+        asked=_has_cover,
+    ),
+    Step(
+        "cover-deal",
+        cover.deal,
+        "keys",
+        "shares of your key share, each encrypted for one other party",
+        asked=_has_cover,
+    ),
+    Step(
+        "cover-hold",
+        cover.hold,
+        "keys",
+        "nothing: you receive the others' shares",
+        asked=_has_cover,
+        alike=False,
+    ),
+    Step(
+        "commit-rows",
+        contribute.commit,
+        "encrypt",
+        "a digest of your encrypted rows, signed",
+        shows_rows=True,
+    ),
+    Step(
+        "contribute",
+        contribute.open_rows,
+        "encrypt",
+        "your rows, encrypted under the joint key",
+        noisy=True,
+    ),
+    Step(
+        "confirm",
+        contribute.confirm,
+        "encrypt",
+        "nothing: you see that all parties were told the same",
+        repeats=True,
+        silent=True,
+    ),
+    Step(
+        "refresh",
+        refresh.share,
+        "refresh",
+        "a masked share of a ciphertext (no one learns a value that the mask hides)",
+        count=lambda plan: len(plan.refreshes),
+        repeats=True,
+        committed=True,
+    ),
+    Step(
+        "decrypt",
+        decrypt.share,
+        "decrypt",
+        "a noisy share of one decryption",
+        repeats=True,
+        opens=True,
+        committed=True,
+    ),
+)
+
+
+class Circuit(Interface):
+    """What a kind of plan computes of what parties encrypt (`CircuitPlan.pack`)."""
+
+    def evaluator(self, context: CkksContext) -> Evaluator:
+        """Evaluates it; the evaluation keys are loaded."""
+        ...
+
+    def collect(self, evaluator: Evaluator, contributions: Opened) -> Exchange[Any]:
+        """The parties' ciphertexts, summed, for `train`."""
+        ...
+
+    def train(
+        self,
+        evaluator: Evaluator,
+        encrypted: Any,
+        refresh: Refresh,
+        on_iteration: Callable[[int], None],
+    ) -> Exchange[EncryptedVector]:
+        """Encrypted weights over the plan's unit, zero in all slots but theirs."""
+        ...
+
+
+CIRCUITS: Mapping[str, Callable[[Any], Circuit]] = {
+    "rows": RowsCircuit,
+    "model": RowsCircuit,
+    "model-lffr": RowsCircuit,
+    "gram": GramCircuit,
+    "lffr": LffrCircuit,
+}
+"""By kind of plan."""
+
+
+def circuit_of(plan: CircuitPlan) -> Circuit:
+    """The circuit of a plan."""
+    return CIRCUITS[plan.kind](plan)
+
+
+def joint_keys(
+    context: CkksContext,
+    plan: CircuitPlan,
+    seed: bytes,
+    seeds: Mapping[str, str],
+    watch: Watch,
+    view: View,
+) -> Exchange[JointKeys]:
+    """What comes before any row is used: the sum that whitens rows, the keys, and shares of them.
+
+    Raises:
+        ProtocolError: a party failed or lied; `culprit` names it.
+    """
+    if plan.whitens:
+        yield from second_moment.show(plan, watch.evidence)
+    watch.on_phase("keys")
+    keys = yield from keygen.ceremony(context, plan, seed, seeds, view)
+    yield from cover.share(plan, seed)
+    return keys
+
+
+def coordinate(
+    plan: CircuitPlan, seed: bytes, seeds: Mapping[str, str], watch: Watch
+) -> Exchange[Weights]:
+    """The coordinator's half, from the agreement to the released weights.
+
+    Raises:
+        ProtocolError: a party failed or lied; `culprit` names it.
+    """
+    view = View(seed)
+    return (yield from view.noting(_coordinate(plan, seed, seeds, watch, view), PROTOCOL.is_alike))
+
+
+def _coordinate(
+    plan: CircuitPlan, seed: bytes, seeds: Mapping[str, str], watch: Watch, view: View
+) -> Exchange[Weights]:
+    context, circuit = CkksContext(plan.ckks, plan.session), circuit_of(plan)
+    try:
+        keys = yield from joint_keys(context, plan, seed, seeds, watch, view)
+
+        watch.on_phase("encrypt")
+        evaluator = circuit.evaluator(context)
+        survivors = Survivors(plan, seed, view, watch.on_missing)
+        if watch.engine is not None and plan.kind in workers.KINDS:
+            evaluator = workers.SpreadEvaluator(evaluator, watch.engine, seed, keys)
+        opened = partial(contribute.opened, plan, seed, keys.endorsements, survivors)
+        encrypted = yield from circuit.collect(evaluator, opened)
+
+        watch.on_phase("train")
+        key: Any = keygen.public_key(context, seed, keys.public_b)
+        del keys  # their halves are large, and loaded, or with the evaluator
+        numbers = count()
+
+        def fresh(vectors: Sequence[EncryptedVector]) -> Exchange[tuple[EncryptedVector, ...]]:
+            step = next(numbers)
+            after = yield from refresh.refresh(evaluator, plan, seed, step, key, vectors, survivors)
+            watch.on_refresh(vectors, after)
+            return after
+
+        heads = yield from circuit.train(evaluator, encrypted, fresh, watch.on_iteration)
+
+        watch.on_phase("decrypt")
+        return plan.decode((yield from decrypt.release(evaluator, plan, heads, survivors)))
+    finally:
+        unload(context.tag)
+
+
+PROTOCOL = Protocol(ENCRYPTED_ROWS, STEPS, coordinate, decrypt.release_error_std)

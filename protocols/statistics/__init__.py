@@ -1,0 +1,1 @@
+"""What sums over rows tell of a model."""

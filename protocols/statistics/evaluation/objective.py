@@ -1,0 +1,87 @@
+"""Judge a model by a sum over rows; what a row adds: `parties.kernel.sums.tables`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from parties.kernel.sums.tables import Bins, Judged
+from protocols.exchange.serialise import to_plain
+from protocols.models.registry import model_named
+from protocols.sums.one_sum import OneSum
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EvaluationObjective(OneSum):
+    """Judge a model; fields: see `Judged`.
+
+    Raises:
+        ParameterError: a field is out of range.
+    """
+
+    kind = "evaluation"
+    judges = True
+    released = "counts of rows by score and label, and what follows: how good a model is"
+    drops: ClassVar[Mapping[str, str]] = {"offset": OneSum.drops["offset"]}
+
+    model: str
+    weights: tuple[tuple[float, ...], ...]
+    bins: int
+    width: float
+    centre: float
+    exact: bool
+    row_norm: float
+    sites: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        _ = self.row_function
+
+    @property
+    def row_function(self) -> Judged:
+        """Tables."""
+        return Judged(
+            model=self.model,
+            weights=self.weights,
+            bins=self.bins,
+            width=self.width,
+            centre=self.centre,
+            exact=self.exact,
+            row_norm=self.row_norm,
+            sites=self.sites,
+        )
+
+    @property
+    def alone(self) -> tuple[str, ...]:
+        """Sites."""
+        return self.sites
+
+    def remarks(self) -> tuple[str, ...]:
+        """What is exact."""
+        if not self.exact:
+            return ()
+        return ("sums are exact: a score or a label that few rows have shows these rows",)
+
+    @property
+    def numeric(self) -> bool:
+        """Whether it predicts targets."""
+        return model_named(self.model).numeric
+
+    @property
+    def several(self) -> bool:  # type: ignore[override]
+        """Whether it predicts one of several classes."""
+        return model_named(self.model).several
+
+    @property
+    def of_scores(self) -> Bins:
+        """The bins."""
+        return Bins(self.bins, self.width, self.centre)
+
+    @property
+    def block(self) -> int:
+        """Values of one table."""
+        return self.row_function.table.size
+
+    def to_dict(self) -> dict[str, Any]:
+        """For the plan."""
+        return {"kind": self.kind, **to_plain(self)}

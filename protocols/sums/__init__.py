@@ -1,0 +1,1 @@
+"""Secure sums, round by round."""

@@ -1,0 +1,459 @@
+"""The secure-aggregation protocol: one small ciphertext per party and round, only the sum opens.
+
+    mask-keys, opening-key   the joint opening key                     `aggregate.setup`
+    round/t   -> the point of the query, in the clear   <- encrypted contribution + noise share
+
+Every opened sum is differentially private, so points and aggregates are public; what a party
+contributes is in `objectives`. Error of an aggregate: `AggregateParameters.error_bound`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parties.kernel.integers.exact import Exact, Integers
+from parties.kernel.sums.gradients import CURVATURE
+from protocols.aggregate.coordinator_cipher import CoordinatorCipher
+from protocols.aggregate.parameters import AggregateParameters
+from protocols.aggregate.setup import SumsHalf
+from protocols.aggregate.wire import pack, sum_messages
+from protocols.errors import MessageError, ParameterError
+from protocols.exchange.messages import Body, Exchange, to_everyone
+from protocols.models.registry import MODELS, model_named
+from protocols.names import SECURE_AGGREGATION, check_colluders_of_sums
+from protocols.plan.protocol import Request
+from protocols.plan.run_plan import RunPlan
+from protocols.privacy.certificates.sums import SumSetting
+from protocols.privacy.laws.grid import NoiseGrid
+from protocols.privacy.laws.noise import NOISE_TAIL, Noise
+from protocols.privacy.laws.randomness import RandomSource, apart
+from protocols.privacy.loss.catalogue import noise_of
+from protocols.sums.objectives import (
+    DualObjective,
+    MomentObjective,
+    Objective,
+    RowObjective,
+    objective_from_dict,
+)
+from protocols.sums.one_sum import OneSum
+from protocols.updates.registry import rounds_of, rule_from_dict
+from protocols.updates.update import Update
+from protocols.words import ATTACK, Fact, number, size
+
+Vector = NDArray[np.float64]
+ROUNDING = 1e-10
+"""Relative slack of the scale of rows; `DualParty` allows ten times as much."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GradientPlan(RunPlan):
+    """Training by encrypted sums.
+
+    cipher: parameters of the aggregation; objective: fields of the objective; update: fields of
+    the update rule; length: of the vectors; weights: of the parties, 1 / P each, empty for
+    n_p / N; mechanism: one of `catalogue.NOISES`; noise_scales: of every query, std or Laplace
+    scale on the aggregate that the honest parties alone guarantee, empty without privacy.
+
+    Raises:
+        ParameterError: fields that do not go together.
+    """
+
+    kind: ClassVar[str] = "gradients"
+    protocol: ClassVar[str] = SECURE_AGGREGATION
+    gathered: ClassVar[str] = "sums"
+
+    cipher: AggregateParameters
+    objective: Mapping[str, Any]
+    update: Mapping[str, Any]
+    length: int
+    weights: tuple[float, ...] = ()
+    mechanism: str = "gaussian"
+    noise_scales: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        RunPlan.__post_init__(self)
+        if self.cipher.parties != len(self.members):
+            raise ParameterError(
+                f"cipher.parties={self.cipher.parties} is not the number of members, "
+                f"{len(self.members)}"
+            )
+        if self.length < 1:
+            raise ParameterError(f"length={self.length} is below 1")
+        _ = self.noise, self.rule
+        # One owner's weight beside tiny ones opens this owner's own sum.
+        equal = (1 / len(self.members),) * len(self.members)
+        if self.weights and self.weights != equal:
+            raise ParameterError(
+                f"weights from {min(self.weights):g} to {max(self.weights):g}, "
+                f"{len(self.weights)} of them: parties weigh by their rows (none are stated) or "
+                f"all the same, {equal[0]:g} each of {len(equal)}"
+            )
+        if self.privacy:
+            check_colluders_of_sums(self.privacy.colluders, len(self.members))
+        if bool(self.noise_scales) != (self.privacy is not None):
+            raise ParameterError("noise_scales and privacy go together: give both or none")
+        if self.noise_scales and len(self.noise_scales) != len(self.queries):
+            raise ParameterError(
+                f"noise_scales has {len(self.noise_scales)} entries for {len(self.queries)} queries"
+            )
+        if not all(0 < scale < math.inf for scale in self.noise_scales):
+            raise ParameterError("noise_scales: every entry must be finite and positive")
+        task = self.task
+        if isinstance(task, OneSum):
+            _check_sum(self, task)
+        elif self.outputs > 1 and self.length != self.num_features * self.outputs:
+            raise ParameterError(
+                f"length={self.length} is not {self.num_features} features by {self.outputs} "
+                "classes"
+            )
+        if self.privacy:
+            _ = self.sum_setting()  # refuses what no certificate can be about
+        _check_range(self)
+
+    @property
+    def released(self) -> str:
+        """Every sum."""
+        if isinstance(self.task, OneSum):
+            return self.task.released
+        noisy = "noisy " if self.privacy else ""
+        return f"the {noisy}sum of every round, and so the coefficients after every iteration"
+
+    def drops(self, term: str) -> str:
+        """Row by row the objective is weighted and shifted; the others say what they drop."""
+        task = self.task
+        if isinstance(task, DualObjective):
+            return "update scd moves one variable a row, all alike: take another update"
+        return task.drops.get(term, "") if isinstance(task, OneSum) else ""
+
+    @property
+    def epsilon_in_all(self) -> float | None:
+        """A second moment announces the training that follows, an information its like."""
+        own = self.privacy.epsilon if self.privacy else None
+        return getattr(self.task, "epsilon_in_all", own) if self.privacy else None
+
+    def remarks(self) -> Iterator[str]:
+        """What parties count, what follows, and whose part is opened alone."""
+        if isinstance(self.task, OneSum):
+            yield from self.task.remarks()
+        else:
+            what = "the same, whatever their rows" if self.weights else "as their rows"
+            yield f"in every sum, parties count {what}"
+        if self.alone:
+            yield f"a table of the rows of each of {', '.join(self.alone)} alone is opened"
+
+    @property
+    def judges(self) -> bool:
+        """Whether its sum does."""
+        return isinstance(self.task, OneSum) and self.task.judges
+
+    @property
+    def alone(self) -> tuple[str, ...]:
+        """Of a sum; where all parties but one are, the difference is the last one's."""
+        named = self.task.alone if isinstance(self.task, OneSum) else ()
+        rest = [member.name for member in self.members if member.name not in named]
+        return (*named, *rest) if named and len(rest) == 1 else named
+
+    @property
+    def view(self) -> str:
+        """Of a sum."""
+        return self.task.view if isinstance(self.task, OneSum) else ""
+
+    @property
+    def security_bits(self) -> int:
+        """Of the aggregation's rings, all within the 128-bit bound."""
+        return 128
+
+    @property
+    def rule(self) -> Update:
+        """The update rule."""
+        return rule_from_dict(self.update)
+
+    @property
+    def rounds(self) -> int:
+        """Iterations T."""
+        return rounds_of(self.update)
+
+    @property
+    def task(self) -> Objective:
+        """The objective."""
+        return objective_from_dict(self.objective)
+
+    @property
+    def outputs(self) -> int:
+        """K, scores of a row."""
+        task = self.task
+        return task.outputs if isinstance(task, RowObjective) else 1
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the released weights: of a numeric target one column."""
+        if self.outputs > 1:
+            return self.num_features, self.outputs
+        numeric = self.model in MODELS and model_named(self.model).numeric
+        return (self.length, 1) if numeric else (self.length,)
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        """Query of every round."""
+        return self.task.queries(self.rounds)
+
+    def row_weight(self, party: int) -> float:
+        """weight_p / n_p: what one row of a party counts in the aggregate; 1 in a plain sum."""
+        if isinstance(self.task, DualObjective):
+            return 1.0
+        if not self.weights:
+            return 1 / self.num_rows
+        return self.weights[party] / self.members[party].rows
+
+    def sensitivity(self, query: str) -> float:
+        """Replace-one sensitivity of the aggregate, in the mechanism's norm."""
+        largest = max(self.row_weight(p) for p in range(len(self.members)))
+        return self.task.diameter(query) * largest
+
+    def check_rows(self, norm_bound: float) -> None:
+        """A dual objective's scale must bring them to norm 1; a second moment must bound them."""
+        task = self.task
+        if isinstance(task, MomentObjective) and not task.row_norm >= norm_bound:
+            raise ParameterError(
+                f"row_norm={task.row_norm:.6g} is below {norm_bound:.6g}, the norm bound of the "
+                "party's schema: rows could be longer"
+            )
+        if isinstance(task, DualObjective) and not task.row_scale >= norm_bound * (1 - ROUNDING):
+            raise ParameterError(
+                f"row_scale={task.row_scale:.6g} is below {norm_bound:.6g}, the norm bound of the "
+                "party's schema: rows could be longer than 1"
+            )
+
+    def sum_setting(self) -> SumSetting:
+        """What the certificate is about.
+
+        Raises:
+            ParameterError: the plan promises no privacy.
+        """
+        privacy = self.privacy
+        if privacy is None:
+            raise ParameterError("the plan has no privacy noise: there is nothing to account for")
+        task = self.task
+        dual = task if isinstance(task, DualObjective) else None
+        sensitivity = {query: self.sensitivity(query) for query in set(self.queries)}
+        return SumSetting(
+            rate=dual.rate if dual else 1.0,
+            batches=dual.public_batches if dual else 1,
+            mechanism=self.mechanism,
+            sensitivities=tuple(sensitivity[query] for query in self.queries),
+            scales=self.noise_scales,
+            length=self.length,
+            split=self.split,
+            epsilon=privacy.epsilon,
+            delta=privacy.delta,
+        )
+
+    # -- noise --------------------------------------------------------------------------------
+
+    @property
+    def noise(self) -> Noise:
+        """The mechanism; its norm is the one that parties clip in."""
+        return noise_of(self.mechanism)
+
+    def grid(self, t: int) -> NoiseGrid:
+        """Grid of round t's noise and contributions."""
+        return self.noise.grid(self.noise_scales[t], self.split)
+
+    @property
+    def stream(self) -> str:
+        """Of randomness that this run draws from; empty: the one of trainings."""
+        return self.task.stream if isinstance(self.task, OneSum) else ""
+
+    def randomness(self, source: RandomSource) -> RandomSource:
+        """What this run draws from; a party's training that follows draws from `source`."""
+        return apart(source, self.stream) if self.stream else source
+
+    def draw_noise(self, t: int, randomness: RandomSource) -> Vector:
+        """One party's share of the noise of round t, shape (length,); zeros without privacy.
+
+        The twin of a simulation draws the same from the same source.
+        """
+        if not self.noise_scales:
+            return np.zeros(self.length)
+        scale = self.noise_scales[t]
+        draw = self.noise.shares
+        shares: Vector = draw(scale, self.split, 1, self.length, randomness, self.grid(t))[0]
+        return shares
+
+    def on_grid(self, t: int, exact: Exact) -> Integers:
+        """A contribution rounded to the grid of round t's noise, in its units.
+
+        Replacing a row moves it by at most `SumSetting.widened`.
+        """
+        return exact.on(self.grid(t).granularity_bits)
+
+    def noisy(self, t: int, exact: Exact, noise: Vector) -> Exact:
+        """A contribution and a share of round t's noise, added in integers; without privacy it."""
+        if not self.noise_scales:
+            return exact
+        bits = self.grid(t).granularity_bits
+        return Exact(self.on_grid(t, exact) + np.ldexp(noise, bits).astype(np.int64), bits)
+
+    def figures(self) -> dict[str, Any]:
+        """Rule and encryption."""
+        return {
+            "update": self.update["kind"],
+            "ring_dim": self.cipher.ring_dim,
+            "scale_bits": self.cipher.scale_bits,
+            "log_q": round(math.log2(self.cipher.modulus), 2),
+        }
+
+    def facts(self) -> Iterator[Fact]:
+        """Secure aggregation and the rule."""
+        cipher, clip = self.cipher, self.objective.get("clip")
+        yield "Security", f"{self.security_bits} bits", ATTACK
+        yield "Ring dimension n", f"{cipher.ring_dim:,}", "values that one ring element carries"
+        yield (
+            "log₂ Q",
+            f"{math.log2(cipher.modulus):.1f} bits",
+            "size of the modulus: range of a sum, its precision and the encryption noise",
+        )
+        yield (
+            "Error of a sum",
+            number(cipher.error_bound),
+            "bound on what encryption changes, per coordinate of an opened sum",
+        )
+        yield (
+            "Message",
+            size(cipher.num_bytes(self.length)),
+            "what one party sends in a round, beside its frame",
+        )
+        if isinstance(clip, (int, float)):
+            yield "Clip", number(clip), "bound on the norm of every row's part of a sum"
+        yield "Values per round", f"{self.length:,}", "length of the vector that is summed"
+        yield from self.rule.facts()
+
+
+def _check_sum(plan: GradientPlan, task: OneSum) -> None:
+    """Its distances are Euclidean, its rows count the same, and what it announces includes it."""
+    size = task.length(plan.num_features)
+    own = plan.privacy.epsilon if plan.privacy else 0.0
+    in_all = getattr(task, "epsilon_in_all", own) or 0.0
+    exact = getattr(task, "exact", plan.privacy is None)
+    if "epsilon_in_all" in task.to_dict():
+        exact = not in_all
+    for field, value, wrong, cure in (
+        ("mechanism", plan.mechanism, plan.mechanism != "gaussian", "a sum takes Gaussian noise"),
+        (
+            "weights",
+            plan.weights,
+            bool(plan.weights),
+            "a sum weighs rows alike: leave them out",
+        ),
+        ("length", plan.length, plan.length != size, f"a {task.kind} has {size} values"),
+        (
+            "epsilon_in_all",
+            in_all,
+            not in_all >= own,
+            f"of this run and the next it is at least {own:g}, that of this run",
+        ),
+        (
+            "exact",
+            exact,
+            exact != (plan.privacy is None),
+            "a sum says that it is exact where it has no epsilon, and there alone",
+        ),
+    ):
+        if wrong:
+            raise ParameterError(f"{field}={value}: {cure}")
+
+
+def _check_range(plan: GradientPlan) -> None:
+    """Every owner's contribution and its noise have room, whatever its rows."""
+    parts = [plan.row_weight(p) * member.rows for p, member in enumerate(plan.members)]
+    largest = max(parts) * max(plan.task.norm_bound(query) for query in set(plan.queries))
+    needed = largest + NOISE_TAIL * max(plan.noise_scales, default=0.0)
+    if not plan.cipher.max_value >= needed:
+        raise ParameterError(
+            f"cipher: the range of an owner's values, {plan.cipher.max_value:.6g}, is below "
+            f"{needed:.6g}, its largest contribution and {NOISE_TAIL:g} noise scales: take larger "
+            "primes, or a smaller scale_bits"
+        )
+
+
+# -- party half -----------------------------------------------------------------------------------
+
+
+def contribute(half: SumsHalf, request: Request) -> Body:
+    """Reply to `round/t`: what rows add, noise included, encrypted."""
+    point = read_point(half.plan, request.body, half.plan.length)
+    sent = half.session.round(request.index, point)
+    return Body(half.remark(), (pack(half.plan.cipher, sent),))
+
+
+def read_point(plan: RunPlan, request: Body, length: int) -> Vector:
+    """The point of a round's request, shape (length,).
+
+    Raises:
+        MessageError: another size, or a value that is not finite.
+    """
+    if len(request.blobs) != 1 or len(request.blobs[0]) != 8 * length:
+        raise MessageError(f"a round carries one point of {length} values")
+    point = np.frombuffer(request.blobs[0], "<f8").astype(np.float64)
+    if not np.isfinite(point).all():
+        raise MessageError("the point of a round is not finite: the training has diverged")
+    return point
+
+
+# -- coordinator half -----------------------------------------------------------------------------
+
+
+def aggregate(
+    plan: GradientPlan, cipher: CoordinatorCipher, t: int, point: Vector
+) -> Exchange[Vector]:
+    """The noisy aggregate of query t at a point, shape (length,)."""
+    request = Body(blobs=(np.asarray(point, "<f8").tobytes(),))
+    replies = yield to_everyone(f"round/{t}", plan.names, request)
+    return cipher.open(t, sum_messages(plan.cipher, replies, plan.names, plan.length))
+
+
+def train(
+    plan: GradientPlan,
+    cipher: CoordinatorCipher,
+    start: Vector,
+    on_iteration: Callable[[int, Vector], None] = lambda t, w: None,
+) -> Exchange[Vector]:
+    """All rounds; the weights after the last, of the plan's shape; start: shape (length,)."""
+
+    def ask(t: int, point: Vector) -> Exchange[Vector]:
+        return aggregate(plan, cipher, t, point)
+
+    return (yield from run_rule(plan, ask, start, on_iteration))
+
+
+def run_rule(
+    plan: GradientPlan,
+    ask: Callable[[int, Vector], Exchange[Vector]],
+    start: Vector,
+    on_iteration: Callable[[int, Vector], None] = lambda t, w: None,
+) -> Exchange[Vector]:
+    """The update rule over any source of aggregates; the twin runs it without encryption.
+
+    Weights, of the iterations and returned, have the plan's shape.
+    """
+    rule, first = plan.rule, 0
+    preconditioner: Vector = np.ones(plan.length)
+    if plan.queries[0] == CURVATURE:
+        bound = yield from ask(0, start)
+        if rule.curvature is None:
+            raise AssertionError("a curvature was asked for a rule that has none")
+        inverse = 1 / (rule.curvature.offset + np.maximum(bound, 0.0))
+        # One bound of a feature for all classes: the others' places are empty.
+        preconditioner, first = np.repeat(inverse[:: plan.outputs], plan.outputs), 1
+    state = rule.start(start)
+    for t in range(plan.rounds):
+        gradient = preconditioner * (yield from ask(first + t, rule.point(state)))
+        state = rule.step(rule.gradient_factor(t) * gradient, state, t)
+        on_iteration(t, rule.weights(state, t).reshape(plan.shape))
+    return rule.weights(state).reshape(plan.shape)

@@ -1,0 +1,1 @@
+"""The laboratory: papers, studies, audits. Nothing else imports it."""

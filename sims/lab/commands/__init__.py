@@ -1,0 +1,17 @@
+"""The laboratory's commands: `cohort reproduce`, `cohort study`, `cohort audit privacy`."""
+
+from __future__ import annotations
+
+import typer
+
+from ciphercohort.cli.audit import audit_app
+from sims.lab.commands import privacy
+from sims.lab.commands.reproduce import EXAMPLES, reproduce
+from sims.lab.commands.study import study_app
+
+
+def register(app: typer.Typer) -> None:
+    """Add them to the command `cohort`, which finds this function where the laboratory is."""
+    app.add_typer(study_app, name="study")
+    app.command(epilog=EXAMPLES)(reproduce)
+    audit_app.command(epilog=privacy.EXAMPLE)(privacy.privacy)

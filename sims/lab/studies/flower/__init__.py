@@ -1,0 +1,1 @@
+"""Secure sums in Flower, measured: `python -m sims.lab.studies.flower`."""

@@ -1,0 +1,1 @@
+"""Flower's own example apps under secure sums: `python -m sims.lab.studies.flower.apps`."""

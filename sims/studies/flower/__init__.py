@@ -1,1 +1,0 @@
-"""Secure sums in Flower, measured: `python -m sims.studies.flower`."""

@@ -1,0 +1,390 @@
+"""Standard errors by secure sums: statsmodels' figures; with privacy, coverage and the budget."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import dp_accounting
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.api as sm
+from dp_accounting.pld import pld_privacy_accountant
+from scipy.stats import binom
+
+from ciphercohort.after.inference import Inference
+from ciphercohort.after.inference_cost import inference_line
+from ciphercohort.after.inference_rows import to_ranges
+from ciphercohort.after.sums import sums_wanted
+from ciphercohort.cli.console import closing_lines
+from ciphercohort.job.config import SimulationConfig
+from ciphercohort.report.release import Release
+from ciphercohort.report.release_report import privacy_facts
+from ciphercohort.report.report import render_report
+from ciphercohort.verify.folder import verify_run
+from parties.reader.schema import CategoricalColumn, NumericColumn, Schema
+from parties.reader.views import row_norm
+from protocols.errors import ParameterError, PrivacyError
+from protocols.privacy.loss.accounting import GaussianEvent
+from protocols.privacy.loss.gdp import epsilon_for_mu, mu_for_epsilon
+from protocols.statistics.inference.budget import left_mu, training_part
+from protocols.statistics.inference.estimate import (
+    Estimate,
+    Noisy,
+    joint_maximum,
+    least_squares,
+    noisy_least_squares,
+)
+from sims.evaluation import specs_of
+from sims.lab.studies.coverage import cover, inferred, symmetric_noise
+from sims.prepare import split_rows
+from sims.simulated_sums import encoded, infer, with_shards
+from tests.sims.evaluation_tables import COSTED, COUNTED, MODEL, SCHEMA, table
+from tests.sims.model_runs import public_schema
+
+FRAME = table()
+RAW = np.column_stack(
+    [np.ones(len(FRAME)), FRAME.age, FRAME.dose, FRAME.ward == "A", FRAME.ward == "B"]
+).astype(float)
+FITS = {
+    "logistic": (SCHEMA, sm.Logit(FRAME.died == "yes", RAW).fit(disp=0)),
+    "poisson": (COUNTED, sm.GLM(FRAME.visits, RAW, family=sm.families.Poisson()).fit()),
+    "linear": (COSTED, sm.OLS(FRAME.cost, RAW).fit()),
+}
+
+
+KNOWN = {"poisson": np.array([[0.6], [-0.8], [0.0], [0.0], [0.1], [0.1]])}
+"""Not of these rows: where private steps towards a count begin."""
+
+
+def run(
+    schema: Schema,
+    model: str,
+    frame: pd.DataFrame = FRAME,
+    epsilon: float | None = None,
+    ledger: Path | None = None,
+    weights: Any = None,
+) -> Inference:
+    config = SimulationConfig(label="died", epsilon=epsilon, ledger=ledger, seed=3)
+    frames, names = split_rows(frame, 3, "even", schema.label.names[0], np.random.default_rng(0))
+    shards = encoded(dict(zip(names, frames, strict=True)), schema, private=epsilon is not None)
+    specs = with_shards(specs_of(config, shards, 3, ()), shards)
+    if weights is None:
+        weights = MODEL.weights if model == "logistic" else np.zeros((schema.num_features, 1))
+    return infer(specs, schema, weights, model, sums_wanted(epsilon, 1e-5, 0))
+
+
+@pytest.mark.parametrize("model", FITS)
+def test_the_table_is_statsmodels(model: str) -> None:
+    schema, fit = FITS[model]
+    found = run(schema, model)
+    rows = pd.DataFrame(found.rows()).set_index("name")
+    kept = rows.drop(index="ward=C")
+    assert rows.loc["ward=C"].isna()["coef"] and "ward=C" in found.notes[-1]
+    scale = np.maximum(1.0, np.abs(fit.params))
+    assert (np.abs(kept.coef - np.asarray(fit.params)) < 1e-3 * np.asarray(scale)).all()
+    np.testing.assert_allclose(kept.se, fit.bse, rtol=0.01)
+    np.testing.assert_allclose(kept.z, np.asarray(fit.params / fit.bse), rtol=0.02, atol=1e-3)
+    np.testing.assert_allclose(kept.p, fit.pvalues, atol=2e-3)
+    np.testing.assert_allclose(
+        kept[["low", "high"]].to_numpy(),
+        np.asarray(fit.conf_int()),
+        rtol=0.01,
+        atol=1e-3 * scale.max(),
+    )
+    ratio = {"logistic": "odds_ratio", "poisson": "rate_ratio"}.get(model)
+    assert found.ratio == (ratio or "")
+    if ratio:
+        np.testing.assert_allclose(kept[ratio], np.exp(fit.params), rtol=2e-3)
+
+
+def test_the_model_that_it_starts_from_does_not_matter() -> None:
+    far = MODEL.weights * np.array([-3.0, 2.0, 0.0, 1.0, -2.0, 4.0])
+    np.testing.assert_allclose(
+        run(SCHEMA, "logistic", weights=far).coef, run(SCHEMA, "logistic").coef, atol=1e-4
+    )
+
+
+def test_a_column_that_separates_the_labels_is_named_as_the_cause() -> None:
+    frame = FRAME.assign(dose=np.where(FRAME.died == "yes", 1.0, -1.0))
+    with pytest.raises(ParameterError, match="dose.* separates the labels"):
+        run(SCHEMA, "logistic", frame)
+
+
+def test_two_columns_that_separate_the_labels_together_are_named() -> None:
+    """Rows of ward B whose dose is 1 never die, but others of ward B and others of dose 1 do."""
+    rng = np.random.default_rng(0)
+    frame = FRAME.assign(dose=rng.choice([0.0, 1.0], len(FRAME)))
+    frame = frame[~((frame.ward == "A") & (frame.dose == 1))]
+    frame.loc[(frame.ward == "A"), "ward"] = "B"
+    lone = (frame.ward == "B") & (frame.dose == 1)
+    keep = frame[~lone | (frame.died == "no")]
+    both = keep.assign(age=np.where((keep.ward == "B") & (keep.dose == 1), 90.0, 25.0))
+    with pytest.raises(ParameterError, match="separates the labels"):
+        run(SCHEMA, "logistic", both)
+
+
+def test_the_models_without_standard_errors_are_refused() -> None:
+    with pytest.raises(ParameterError, match="logistic, linear, poisson"):
+        run(COSTED, "improved-lffr")
+    with pytest.raises(ParameterError, match="improved-lffr"):
+        SimulationConfig(model="improved-lffr", targets=("cost",), inference=True)
+
+
+@pytest.mark.parametrize("model", FITS)
+def test_a_private_table_spends_the_promise_and_holds_the_truth(model: str, tmp_path: Path) -> None:
+    schema, fit = FITS[model]
+    copies = 40 if model == "poisson" else 4
+    found = run(schema, model, pd.concat([FRAME] * copies), 12.0, tmp_path, KNOWN.get(model))
+    truth = np.asarray(fit.params)
+    rows = pd.DataFrame(found.rows()).set_index("name").drop(index="ward=C")
+    assert (np.abs(rows.coef - truth) < 4.5 * rows.se).all()
+    sample = rows.se * np.sqrt(1 - rows.privacy_share) * math.sqrt(copies)
+    np.testing.assert_allclose(sample, fit.bse, rtol=0.4 if model == "linear" else 0.25)
+    assert (rows.privacy_share > 0.02).all() and (rows.privacy_share < 1).all()
+    accountant = pld_privacy_accountant.PLDAccountant(value_discretization_interval=1e-3)
+    for each in found.mechanisms:
+        for event in each.events:
+            accountant.compose(dp_accounting.GaussianDpEvent(event.noise_multiplier))
+    assert 11.7 < accountant.get_epsilon(1e-5) <= 12.0 * 1.001
+    assert found.about()["epsilon_in_all"] == 12.0
+    assert len(found.mechanisms) == (1 if model == "linear" else 4)
+    spent = [json.loads(line) for line in (tmp_path / "party-2.jsonl").read_text().splitlines()]
+    assert sum(line["kind"] == "commit" for line in spent) == len(found.mechanisms)
+
+
+def test_too_few_rows_for_the_noise_are_refused() -> None:
+    with pytest.raises(PrivacyError, match="no interval can be given"):
+        run(SCHEMA, "logistic", FRAME[:60], 0.5)
+
+
+def test_training_and_inference_divide_the_promise() -> None:
+    epsilon, delta = training_part(1.0, 1e-5)
+    assert 0.5 < epsilon < 1.0 and delta == 5e-6
+
+    class Spent:
+        additive_delta = 1e-6
+        events = (GaussianEvent(noise_multiplier=1 / 0.15),)
+
+    left = left_mu(1.0, 1e-5, (Spent(),))  # type: ignore[arg-type]
+    accountant = pld_privacy_accountant.PLDAccountant()
+    for mu in (0.15, left):
+        accountant.compose(dp_accounting.GaussianDpEvent(1 / mu))
+    assert 0.97 < accountant.get_epsilon(9e-6 - 1e-7) <= 1.001
+    with pytest.raises(PrivacyError, match="nothing is left"):
+        left_mu(0.5, 1e-5, (Spent(),))  # type: ignore[arg-type]
+
+
+# -- coverage -------------------------------------------------------------------------------------
+
+STUDIES = 150
+# Of 450 intervals of three coefficients, in part dependent: as 150 independent ones at worst.
+LOW = binom.ppf(1e-4, STUDIES, 0.95) / STUDIES
+
+
+def test_intervals_hold_the_truth() -> None:
+    for name, epsilon in (("small", 1.0), ("linear", 1.0), ("counts", 1.0)):
+        found = cover(name, epsilon, STUDIES)
+        assert found["coverage"] >= LOW and found["refused"] <= 0.03 * STUDIES
+        assert min(found["width_over_plain"]) > 1.3  # else noise would not be of interest
+
+
+@pytest.mark.parametrize("name", ["small", "linear"])
+def test_intervals_without_the_noise_of_privacy_do_not(name: str) -> None:
+    def narrow(study: Any, epsilon: float, rng: np.random.Generator) -> Estimate:
+        found = inferred(study, epsilon, rng)
+        return Estimate(
+            theta=found.theta,
+            covariance=found.covariance - found.noise,
+            noise=np.zeros_like(found.noise),
+        )
+
+    assert cover(name, 1.0, STUDIES, infer=narrow)["coverage"] < LOW
+
+
+def test_no_row_is_longer_than_stated_with_an_indicator_beside_a_number() -> None:
+    """A typical value at the end of its range, and the indicator: two of size 1."""
+    columns = (NumericColumn("age", 0.0, 10.0, typical=10.0, missing="indicator"),)
+    schema = Schema(columns=columns, label=SCHEMA.label, scaling="range")
+    frame = pd.DataFrame({"age": [None, 4.0], "died": ["yes", "no"]})
+    norms = np.linalg.norm(encoded({"a": frame}, schema, private=False)["a"].x, axis=1)
+    assert norms.max() == pytest.approx(row_norm(schema))
+
+
+def test_a_private_table_of_filled_cells_is_that_of_the_whole_encoding() -> None:
+    """A last category that fills cells in, and an indicator beside categories, stay what they are.
+
+    The intercept and differences to the category left out say the same as all coefficients.
+    """
+    columns = (
+        CategoricalColumn("ward", ("A", "B"), "typical", "B"),
+        CategoricalColumn("kind", ("x", "y"), "indicator"),
+    )
+    schema = Schema(columns=columns, label=SCHEMA.label, scaling="range")
+    frame = pd.DataFrame({"ward": ["A", "B", None, "A"], "kind": ["x", None, "y", "y"]})
+    frame["died"] = ["yes", "no", "yes", "no"]
+    whole, private = (
+        encoded({"a": frame}, schema, private=private)["a"] for private in (False, True)
+    )
+    assert private.schema.feature_names == ("ward=A", "kind=x", "kind=missing")
+    weights = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 32.0])
+    fewer = to_ranges(schema, private.schema, weights, "logistic")
+    np.testing.assert_allclose(private.x @ fewer, whole.x @ weights)
+
+
+# -- formulas -------------------------------------------------------------------------------------
+
+
+def test_noise_of_a_step_has_the_stated_covariance() -> None:
+    """Given A, theta - theta^ = -A^-1 sum_k w_k (z_k + E_k delta_k): 20,000 draws of z and E."""
+    rng, d = np.random.default_rng(0), 3
+    information, top = np.diag([40.0, 60.0, 90.0]), np.array([0.8, -0.5, 0.3])
+    points = ((np.zeros(d), 2.0, 1.5), (np.array([0.6, -0.6, 0.9]), 1.0, 0.75))
+    sums = [
+        Noisy(point, -information @ (top - point), information, sigma, tau)
+        for point, sigma, tau in points
+    ]
+    weights = (0.2, 0.8)  # of 1 / sigma^2
+    draws = [
+        sum(
+            w * (sigma * rng.standard_normal(d) + symmetric_noise(rng, d, tau) @ (top - point))
+            for w, (point, sigma, tau) in zip(weights, points, strict=True)
+        )
+        for _ in range(20_000)
+    ]
+    inverse = np.linalg.inv(information)
+    estimate, pooled = joint_maximum(sums, 0.25)
+    np.testing.assert_allclose(pooled, information)
+    np.testing.assert_allclose(estimate.theta, top)
+    np.testing.assert_allclose(np.cov(draws @ inverse, rowvar=False), estimate.noise, atol=4e-5)
+    assert estimate.noise.max() > 5e-4
+    np.testing.assert_allclose(
+        np.diag(estimate.covariance - estimate.noise), 0.25 * np.diag(inverse)
+    )
+
+
+def test_the_maximum_of_several_sums_is_that_of_their_mean_model() -> None:
+    """Of exact quadratics of one likelihood any weights give its maximum; of others the mean's."""
+    sums = [
+        Noisy(np.array([point]), np.array([slope]), np.array([[curve]]), sigma, 0.0)
+        for point, slope, curve, sigma in ((0.0, -6.0, 2.0, 1.0), (1.0, -4.0, 4.0, 0.5))
+    ]
+    # 0.2 (-6 + 2 t) + 0.8 (-4 + 4 (t - 1)) = 0
+    estimate, _ = joint_maximum(sums)
+    assert estimate.theta[0] == pytest.approx(7.6 / 3.6)
+
+
+def test_noisy_least_squares_without_noise_is_least_squares() -> None:
+    rng = np.random.default_rng(0)
+    u = np.column_stack([rng.standard_normal((200, 3)), np.ones(200), rng.random((200, 2))])
+    products = u.T @ u
+    for one, two in zip(
+        least_squares(products, 2, 200), noisy_least_squares(products, 2, 200, 0.0), strict=True
+    ):
+        np.testing.assert_allclose(one.theta, two.theta)
+        np.testing.assert_allclose(one.covariance, two.covariance, atol=1e-15)
+
+
+# -- whole runs -----------------------------------------------------------------------------------
+
+
+COMMON: Any = {"protocol": "secure-aggregation", "update": "nag"}
+
+
+def test_a_run_with_inference(tmp_path: Path) -> None:
+    from sims.api import plan, simulate
+
+    asked: dict[str, Any] = {"label": "died", "split": "by:site", "exclude": ["visits", "cost"]}
+    asked |= {**COMMON, "seed": 2, "inference": True}
+    frame = pd.concat([table(), table(seed=1)], ignore_index=True)
+    result = simulate(data=frame, no_privacy=True, out=tmp_path / "run", **asked)
+    assert result.inference is not None
+    summary = json.loads((tmp_path / "run" / "private/summary.json").read_text())
+    row = summary["inference"][1]
+    assert set(row) >= {"name", "coef", "se", "z", "p", "low", "high", "odds_ratio"}
+    latex = (tmp_path / "run" / "release/inference.tex").read_text()
+    assert r"\bottomrule" in latex and "odds ratio" in latex
+    assert all(check.passed for check in verify_run(tmp_path / "run"))
+    page = (tmp_path / "run" / "private/report.html").read_text()
+    assert "Standard errors" in page and "Left out, for the other columns" in page
+    text = result.inference.text()
+    assert "P>|z|" in text and "[0.025" in text
+    schema = public_schema(frame, "died", exclude=("visits", "cost", "site"))
+    private = simulate(
+        data=frame, schema=schema, epsilon=8.0, out=tmp_path / "private", **{**asked, "exclude": []}
+    )
+    assert private.inference is not None and private.plan.privacy is not None
+    assert private.plan.privacy.epsilon < 8.0
+    shares = [
+        row["privacy_share"] for row in private.inference.rows() if row["coef"] == row["coef"]
+    ]
+    assert min(shares) > 0 and max(shares) < 1
+    stated = private.summary()
+    shown, own = stated["privacy"], stated["inference_about"]
+    mus = [
+        mu_for_epsilon(epsilon=epsilon, delta=delta)
+        for epsilon, delta in ((shown["epsilon"], 5e-6), (own["epsilon"], 1e-5))
+    ]
+    together = epsilon_for_mu(mu=math.hypot(*mus), delta=1e-5)
+    whole = stated["privacy_in_all"]
+    assert (whole["epsilon"], whole["delta"]) == (8.0, 1e-5)
+    assert whole["after"] == pytest.approx(own["epsilon"])
+    assert shown["epsilon"] < own["epsilon_in_all"] == 8.0 == pytest.approx(together, rel=0.02)
+    assert all(check.passed for check in verify_run(tmp_path / "private"))
+    facts = {name: value for name, value, _ in privacy_facts(Release.of(private))}
+    assert facts["ε of the whole run"] == "8" and "ε of what followed the training" in facts
+    assert "ε of the whole run" in render_report(private)
+    forecast = plan(rows=1440, features=5, epsilon=8.0, inference=True, timing=False, **COMMON)
+    body = forecast.to_dict()
+    assert body["privacy"]["epsilon"] == pytest.approx(shown["epsilon"])
+    parts = body["inference"]["epsilon"]
+    assert parts["inference"] == pytest.approx(own["epsilon"], rel=1e-3)
+    line = inference_line(body["inference"])
+    assert "make 8 in all" in line and "times as wide as without privacy" in line
+    assert "four to eight" in inference_line(
+        plan(
+            rows=900, features=5, no_privacy=True, inference=True, timing=False, **COMMON
+        ).to_dict()["inference"]
+    )
+    refused = simulate(data=frame, epsilon=0.05, **asked)
+    assert refused.inference is None
+    assert any("no standard errors" in warning for warning in refused.warnings)
+    assert any("standard errors: no intervals: 1,440" in note for note in refused.notes)
+    paid = refused.promise is not None and refused.promise.after is not None
+    assert any("count epsilon=0.05" in warning for warning in refused.warnings) == paid
+    said = "with what followed: epsilon=0.05, delta=1e-05 for the whole run"
+    assert (said in list(closing_lines(refused))) == paid
+    assert math.isfinite(refused.scores.log_loss)
+
+
+def test_inference_pays_for_the_second_moment_too(tmp_path: Path) -> None:
+    """Of rows that a private sum has whitened: that sum, training and inference, one promise."""
+    from sims.api import simulate
+
+    result = simulate(
+        data=pd.concat([table(), table(seed=1)], ignore_index=True),
+        label="died",
+        split="by:site",
+        exclude=["visits", "cost"],
+        update="quadratic-gd",
+        profile="fast-insecure",
+        seed=2,
+        epsilon=8.0,
+        ledger=tmp_path / "ledger",
+        inference=True,
+        out=tmp_path / "run",
+    )
+    assert (tmp_path / "run" / "release/second-moment").is_dir()
+    assert result.inference is not None and len(result.inference.mechanisms) == 4
+    accountant = pld_privacy_accountant.PLDAccountant(value_discretization_interval=1e-3)
+    for path in (tmp_path / "ledger").glob("*.jsonl"):
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        assert sum(line["kind"] == "commit" for line in lines) == 6
+    for line in lines:
+        for event in line.get("events", ()):
+            gaussian = dp_accounting.GaussianDpEvent(event["noise_multiplier"])
+            accountant.compose(gaussian, event["count"])
+    assert 7.5 < accountant.get_epsilon(1e-5) <= 8.0

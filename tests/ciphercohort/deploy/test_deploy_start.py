@@ -1,0 +1,182 @@
+"""Programs that are started again, and a SuperLink that starts anew."""
+
+from __future__ import annotations
+
+import ast
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ciphercohort.deploy import drive, flower_commands, supervise
+from ciphercohort.deploy.supervise import Program, child, supervised
+from coordinator.settings import CARDS, Settings
+from protocols.errors import ProtocolError
+from protocols.exchange.cards import Card
+from tests.support.scripts import ROOT
+
+
+def test_a_program_is_started_again_and_ends_with_its_children(tmp_path: Path) -> None:
+    code = "import os,subprocess,sys,time;print(os.getpid(),flush=True);" + (
+        "c=subprocess.Popen([sys.executable,'-c','import time;time.sleep(99)']);"
+        "print(c.pid,flush=True);time.sleep(99)"
+    )
+    program = Program(
+        name="x",
+        command=[sys.executable, "-c", code],
+        environment=os.environ,
+        log_path=tmp_path / "x.log",
+    )
+
+    def pids(count: int) -> list[int]:
+        for _ in range(200):
+            found = program.log_path.read_text().split() if program.log_path.exists() else []
+            if len(found) >= count:
+                return list(map(int, found))
+            time.sleep(0.05)
+        raise AssertionError(found)
+
+    with supervised(program):
+        os.kill(pids(2)[0], signal.SIGKILL)
+        seen = pids(4)
+    for pid in seen:
+        for _ in range(100):
+            if not is_alive(pid):
+                break
+            time.sleep(0.05)
+        else:
+            raise AssertionError(f"process {pid} is alive")
+
+
+STUBBORN = """import signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+held = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(99)"])
+print(held.pid, flush=True)
+time.sleep(99)"""
+QUITTER = "import os, sys; print(os.getpid(), flush=True); sys.stdin.read()"
+
+
+@pytest.mark.parametrize("program", [STUBBORN, QUITTER])
+def test_a_child_ends_with_its_block_and_is_waited_for(program: str) -> None:
+    """However the block ends: one that ignores SIGTERM is killed, with what it has begun."""
+    command = [sys.executable, "-c", program]
+    pipe = subprocess.PIPE
+    with pytest.raises(KeyError), child(command, seconds=0.5, stdin=pipe, stdout=pipe) as process:
+        assert process.stdout
+        begun = int(process.stdout.readline())
+        raise KeyError
+    assert process.returncode is not None and process.stdout.closed
+    for _ in range(100):
+        if not is_alive(begun):
+            break
+        time.sleep(0.05)
+    assert not is_alive(begun)
+
+
+def test_processes_are_begun_in_one_place() -> None:
+    """Elsewhere one could be left behind: `child` ends it, whatever its user does.
+
+    An agent's process begins its verifier, and a ClientApp an agent that outlives it.
+    """
+    own = {"parties/agent/process.py", "parties/flower_site.py", "ciphercohort/deploy/supervise.py"}
+    found = set()
+    for folder in ("ciphercohort", "parties", "coordinator", "protocols", "sims", "tests",
+                   "examples", "benchmarks", "scripts"):  # fmt: skip
+        for path in (ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                called = getattr(node, "func", None)
+                if "Popen" in (getattr(called, "attr", ""), getattr(called, "id", "")):
+                    found.add(path.relative_to(ROOT).as_posix())
+    assert found == own
+
+
+def is_alive(pid: int) -> bool:
+    """And no zombie."""
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+@pytest.mark.parametrize(("code", "words"), [(75, "waits"), (3, "ended with code 3")])
+def test_a_program_that_ends_again_and_again_is_told_of_once(
+    tmp_path: Path, code: int, words: str, monkeypatch: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(supervise, "LONGEST_PAUSE_SECONDS", 0.01)
+    program = Program(
+        name="x",
+        command=["/bin/sh", "-c", f"echo begins; exit {code}"],
+        environment=os.environ,
+        log_path=tmp_path / "x.log",
+        expected={75: "waits"},
+    )
+    with supervised(program):
+        while not program.log_path.exists() or len(program.log_path.read_text().split()) < 3:
+            time.sleep(0.05)
+    (record,) = caplog.records
+    assert record.getMessage().startswith(f"x {words}") and str(program.log_path) in record.message
+
+
+# -- a SuperLink that keeps nothing on disk -------------------------------------------------------
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """A centre that has admitted two parties."""
+    (tmp_path / CARDS).mkdir()
+    found = Settings(folder=tmp_path)
+    for name in ("a", "b"):
+        card = Card(
+            name=name, identity="ab" * 32, node_key=name, rows=1, num_features=1, schema="00" * 32
+        )
+        found.card_path(name).write_text(card.to_json())
+    return found
+
+
+def not_up(settings: Settings) -> Any:
+    raise ProtocolError("the SuperLink is not up")
+
+
+def test_a_superlink_that_starts_anew_is_told_every_node_once(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever asks at the same time: no node is registered twice, none is forgotten."""
+    known, numbers = dict[int, str](), count(100)
+
+    def register(settings: Settings, public: Path) -> int:
+        assert str(public) not in known.values()  # Flower refuses
+        time.sleep(0.02)
+        node = next(numbers)
+        known[node] = str(public)
+        return node
+
+    monkeypatch.setattr(flower_commands, "connected", lambda settings: dict(known))
+    monkeypatch.setattr(flower_commands, "register", register)
+    for _ in range(2):
+        known.clear()
+        asking = [threading.Thread(target=drive.registered, args=(settings,)) for _ in range(3)]
+        for thread in asking:
+            thread.start()
+        for thread in asking:
+            thread.join()
+        names = {name: str(settings.card_path(name, "pub")) for name in ("a", "b")}
+        assert {name: known[node] for name, node in settings.nodes().items()} == names
+    monkeypatch.setattr(flower_commands, "connected", not_up)
+    assert drive.registered(settings) == set()
+
+
+def test_a_run_of_a_superlink_that_died_is_lost(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = [{"run-id": "7", "status": "running"}]
+    monkeypatch.setattr(flower_commands, "flwr", lambda folder, words: {"runs": runs})
+    assert flower_commands.run_state(settings, 7) == "running"
+    runs.clear()
+    assert flower_commands.run_state(settings, 7).startswith("finished")

@@ -1,0 +1,101 @@
+"""Numbers and texts of every LaTeX output: powers of ten, signs and infinities as mathematics."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.mathtext import MathTextParser
+
+import sims
+from ciphercohort.after.inference_table import _number, latex_table
+from ciphercohort.results.latex import latex, latex_number, latex_words
+from sims.lab.studies.noise import paper
+
+MATHEMATICS = re.compile(r"(?<!\\)\$(.*?)(?<!\\)\$")
+PARSER = MathTextParser("path")
+AWKWARD = (
+    *(3.9e-4, -3.9e-4, 1e-300, -2.5e6, 1e22, 0.0, -0.0, 1.5, -1.5),
+    *(float("inf"), float("-inf"), float("nan")),
+)
+
+
+def plain(text: str) -> str:
+    """The text without its mathematics, which has to be mathematics to another reader, too."""
+    for found in MATHEMATICS.findall(text):
+        PARSER.parse(f"${found}$")
+    return MATHEMATICS.sub("", text)
+
+
+def numbers_of_python(text: str) -> list[str]:
+    """Exponents anywhere, infinities and signs outside of mathematics."""
+    exponents = re.findall(r"(?<!\w)[\d.,]+[eE][-+−]?\d\S*", text)
+    return exponents + re.findall(r"\b(?:inf|nan)\b|(?<![\w-])[-−]\d\S*", plain(text))
+
+
+@given(st.floats(), st.integers(1, 6))
+def test_a_number_is_the_same_number(value: float, digits: int) -> None:
+    printed = _number(value, digits)
+    made = latex_number(printed)
+    assert numbers_of_python(made) == [] and plain(made) in ("", "--")
+    back = re.sub(r" \\times 10\^\{(-?\d+)\}", r"e\1", made.strip("$")).replace(r"\infty", "inf")
+    assert back == "--" if value != value else float(back) == float(printed)
+
+
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        ("delta 1e-05 in all", r"delta $1 \times 10^{-5}$ in all"),
+        ("1.25e+07 of 1,000 rows", r"$1.25 \times 10^{7}$ of 1,000 rows"),
+        ("2e−05 to −3", r"$2 \times 10^{-5}$ to $-3$"),
+        ("[-1.5, -1,000]", r"[$-1.5$, $-1{,}000$]"),
+        ("epsilon inf", r"epsilon $\infty$"),
+        ("P-1 of 2-5 in 2020-01-05, x1e5, information", None),
+    ],
+)
+def test_numbers_in_a_sentence(text: str, made: str | None) -> None:
+    assert latex_words(text) == (made or text) and numbers_of_python(latex_words(text)) == []
+
+
+def test_a_name_stays_as_it_is() -> None:
+    assert latex("ward=1e-5") == "ward=1e-5"
+
+
+def table_of_coefficients() -> str:
+    keys = ("coef", "se", "z", "p", "low", "high", "odds_ratio")
+    rows: list[dict[str, Any]] = [
+        {"name": f"x{k}", **dict.fromkeys(keys, value)} for k, value in enumerate(AWKWARD)
+    ]
+    about = {
+        **{"model": "logistic", "rows": 1_000_000, "epsilon_in_all": 1e-7, "delta_in_all": 1e-12},
+        **{"freedom": float("inf"), "exact_sums": False, "notes": ["off by -3.2e-08 or 1e+09"]},
+    }
+    return latex_table(rows, about, "odds_ratio")
+
+
+def table_of_a_study() -> str:
+    cells = [[f"{value:.3e}", f"{value:g} ± 1e-05"] for value in AWKWARD[:9]]
+    rows = [(f"delta {1e-5:g}", each) for each in cells]
+    return paper.table("Slopes at delta 1e-05", "slopes", ["", "-1.5e-3", "b"], rows)
+
+
+@pytest.mark.parametrize("output", [table_of_coefficients, table_of_a_study])
+def test_every_number_of_an_output(output: Any) -> None:
+    assert numbers_of_python(output()) == []
+
+
+def test_every_output_is_known() -> None:
+    """A module that writes LaTeX takes words and numbers from `results.latex`, or is a new one."""
+    root = Path(sims.__file__).parent.parent
+    sources = {
+        str(path.relative_to(root)): path.read_text(encoding="utf-8")
+        for folder in ("sims", "ciphercohort", "coordinator", "parties", "protocols")
+        for path in (root / folder).rglob("*.py")
+    }
+    writing = {path for path, text in sources.items() if re.search(r"\\begin\{|to_latex\(", text)}
+    assert writing == {"ciphercohort/after/inference_table.py", "sims/lab/studies/noise/paper.py"}
+    assert all("from ciphercohort.results.latex import" in sources[path] for path in writing)

@@ -1,0 +1,92 @@
+"""`cohort reproduce`: every item is listed and runs in its quick setting without any file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import sims.lab.papers
+from ciphercohort.cli.app import app
+from sims.lab.papers.item import PAPERS, Item
+from sims.lab.papers.registry import items
+
+
+def test_every_file_of_an_item_is_listed() -> None:
+    root = Path(sims.lab.papers.__path__[0])
+    files = [path for path in root.glob("p???/*.py") if path.name != "__init__.py"]
+    expected = {(path.parent.name[1:], path.stem.replace("_", "-")) for path in files}
+    assert expected and {(item.paper, item.name) for item in items()} == expected
+    shown = CliRunner().invoke(app, ["reproduce", "--list"], env={"COLUMNS": "300"})
+    assert shown.exit_code == 0
+    for item in items():
+        assert item.paper in PAPERS
+        assert any(item.paper in line and item.name in line for line in shown.stdout.splitlines())
+
+
+@pytest.mark.parametrize("item", items(), ids=lambda item: f"{item.paper}-{item.name}")
+def test_every_item_runs_quickly_without_files(item: Item, tmp_path: Path) -> None:
+    """Rows of numbers, JSON, CSV, and the figure where there is one."""
+    args = ["reproduce", item.paper, item.name, "--quick"]
+    args += ["--data-folder", str(tmp_path), "--out", str(tmp_path / "out"), "--json"]
+    found = CliRunner().invoke(app, args)
+    assert found.exit_code == 0, found.output
+    (document,) = json.loads(found.stdout)
+    assert document["rows"] and document["quick"]
+    assert document["made"] == [need.name for need in item.about.data]
+    stem = tmp_path / "out" / f"{item.paper}-{item.name}"
+    assert json.loads(stem.with_suffix(".json").read_text()) == document
+    lines = stem.with_suffix(".csv").read_text().splitlines()
+    assert lines[0] == "quantity,ours,paper,std_error,seconds,note"
+    if item.name.startswith("figure"):
+        assert "<svg" in stem.with_suffix(".svg").read_text()
+
+
+@pytest.mark.parametrize(
+    ("item", "parts"),
+    [
+        (("000", "figure-4"), ("lbw.csv", "189 rows", "IDASH2017", "--data-folder")),
+        (("003", "table-4"), ("compas.csv", "5,049 rows", "ProPublica", "--data-folder")),
+    ],
+)
+def test_a_missing_file_is_named_with_shape_and_source(
+    item: tuple[str, str], parts: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Where every table is missing, too; nothing is written."""
+    out = tmp_path / "out"
+    args = ["reproduce", *item, "--data-folder", str(tmp_path), "--out", str(out)]
+    found = CliRunner().invoke(app, args)
+    words = " ".join(found.output.split())
+    assert found.exit_code == 2 and not out.exists()
+    assert all(part in words for part in parts)
+
+
+def test_an_unknown_item_is_refused() -> None:
+    found = CliRunner().invoke(app, ["reproduce", "000", "figure-44"])
+    assert found.exit_code == 2 and "figure-4" in found.output
+    assert CliRunner().invoke(app, ["reproduce", "999"]).exit_code == 2
+
+
+def test_the_page_has_every_item_and_the_figures_of_full_runs(tmp_path: Path) -> None:
+    out, page = tmp_path / "out", tmp_path / "papers.md"
+    args = ["reproduce", "000", "figure-4", "--quick", "--data-folder", str(tmp_path)]
+    run = [*args, "--out", str(out), "--page", str(page)]
+    assert CliRunner().invoke(app, run).exit_code == 0
+    empty = page.read_text()
+    # A quick run is no result.
+    assert empty.count("Not run for this page.") == len(items())
+    path = out / "000-figure-4.json"
+    document = json.loads(path.read_text())
+    row = document["rows"][0] | {"paper": 1.25, "ours": 2.5, "std_error": 0.125, "note": "a | b"}
+    path.write_text(json.dumps(document | {"quick": False, "rows": [row], "seconds": 7}))
+    again = CliRunner().invoke(app, ["reproduce", "--out", str(out), "--page", str(page)])
+    assert again.exit_code == 0, again.output
+    text = page.read_text()
+    assert f"| {row['quantity']} | 1.25 | 2.5 ± 0.12 |" in text and "| a / b |" in text
+    for item in items():
+        assert f"`{item.command}`" in text and f"### {item.name}: {item.about.title}" in text
+        about = item.about
+        for words in (*about.unknown, *about.remarks, *(need.words for need in about.data)):
+            assert words in text
