@@ -23,7 +23,7 @@ from protocols.ckks import residues as rns
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.exchange.messages import Body, public_bytes
-from protocols.steps.confirmed import Held
+from protocols.steps.rounds import Held
 from protocols.steps.samples import Sample
 from tests.support import exact
 from tests.support.helpers import Session, half_of
