@@ -34,9 +34,9 @@ def word(secret: bytes, owner: str, asked: bytes) -> bytes:
     return hmac.digest(secret, text, "sha256")
 
 
-def asked_for(step: str, request: Body, missing: Collection[str]) -> bytes:
-    """Digest of a request's blobs, of its step and of who is covered for, 32 bytes."""
-    text = repr((step, sorted(missing), list(request.digests)))
+def asked_for(step: str, request: Body, covering: Sequence[Collection[str]]) -> bytes:
+    """Digest of a request's blobs and step, 32 bytes; covering: who is missing, who stands in."""
+    text = repr((step, [sorted(names) for names in covering], list(request.digests)))
     return hashlib.sha256(text.encode()).digest()
 
 
