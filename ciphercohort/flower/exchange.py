@@ -43,7 +43,7 @@ class Exchange:
         """Send, and take replies as they arrive for so long; those without error, by node.
 
         on_reply: takes each reply, which is then not kept; may raise. enough: whether the replies
-        so far will do; the others are then not waited for.
+        so far will do, asked after each of them; the others are then not waited for.
         """
         messages = [
             Message(content, node, kind, group_id=group) for node, content in contents.items()
@@ -53,7 +53,8 @@ class Exchange:
         found: dict[int, Message] = {}
         began = time.monotonic()
         self.errors = {}
-        while waiting and not enough():
+        done = enough()
+        while waiting and not done:
             for reply in self._grid.pull_messages(list(waiting)):
                 node = waiting.pop(reply.metadata.reply_to_message_id, None)
                 if node is None:
@@ -71,8 +72,10 @@ class Exchange:
                     told = str(error) if known else f"a malformed reply: {error!r}"
                     self.errors[node] = shown(told)
                     log.warning("node %d: %s", node, self.errors[node])
+                if done := enough():
+                    break
             waited = time.monotonic() - began
-            if not waiting or waited > self.seconds:
+            if done or not waiting or waited > self.seconds:
                 break
             time.sleep(min(max(_FIRST_POLL, _POLL_SHARE * waited), _SLOWEST_POLL))
         for node in waiting.values():
