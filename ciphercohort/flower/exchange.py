@@ -53,8 +53,7 @@ class Exchange:
         found: dict[int, Message] = {}
         began = time.monotonic()
         self.errors = {}
-        done = enough()
-        while waiting and not done:
+        while waiting and not enough():
             for reply in self._grid.pull_messages(list(waiting)):
                 node = waiting.pop(reply.metadata.reply_to_message_id, None)
                 if node is None:
@@ -72,10 +71,11 @@ class Exchange:
                     told = str(error) if known else f"a malformed reply: {error!r}"
                     self.errors[node] = shown(told)
                     log.warning("node %d: %s", node, self.errors[node])
-                if done := enough():
+                if enough():
+                    waiting.clear()
                     break
             waited = time.monotonic() - began
-            if done or not waiting or waited > self.seconds:
+            if not waiting or waited > self.seconds:
                 break
             time.sleep(min(max(_FIRST_POLL, _POLL_SHARE * waited), _SLOWEST_POLL))
         for node in waiting.values():

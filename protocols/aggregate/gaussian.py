@@ -90,8 +90,8 @@ def quick_gaussian(sigma: float, count: int, randomness: RandomSource) -> NDArra
         places.append(undecided + start)
         kept.append(words[undecided])
     if places:
-        words = np.concatenate(kept).astype(np.uint64)
-        drawn[np.concatenate(places)] = _decide(sigma, words, randomness)
+        left = np.concatenate(kept).astype(np.uint64)
+        drawn[np.concatenate(places)] = _decide(sigma, left, randomness)
     return drawn
 
 
