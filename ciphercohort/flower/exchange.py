@@ -43,7 +43,7 @@ class Exchange:
         """Send, and take replies as they arrive for so long; those without error, by node.
 
         on_reply: takes each reply, which is then not kept; may raise. enough: whether the replies
-        so far will do, asked after each of them; the others are then not waited for.
+        so far will do; the others are then not waited for.
         """
         messages = [
             Message(content, node, kind, group_id=group) for node, content in contents.items()
@@ -71,9 +71,6 @@ class Exchange:
                     told = str(error) if known else f"a malformed reply: {error!r}"
                     self.errors[node] = shown(told)
                     log.warning("node %d: %s", node, self.errors[node])
-                if enough():
-                    waiting.clear()
-                    break
             waited = time.monotonic() - began
             if not waiting or waited > self.seconds:
                 break

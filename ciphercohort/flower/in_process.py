@@ -19,8 +19,6 @@ from flwr.proto.message_pb2 import Message as MessageProto
 from flwr.serverapp import Grid
 
 _SERVER, _RAISED = 1, 2
-# Messages to a node that wait to be pulled; older ones are dropped, as a server may not want them.
-_MOST_WAITING = 8
 
 
 class InProcessGrid(Grid):
@@ -86,8 +84,6 @@ class InProcessGrid(Grid):
             self.sent[message.metadata.dst_node_id] += proto.content.ByteSize()
             self._sent[identifier] = proto.SerializeToString()
             identifiers.append(identifier)
-        for identifier in list(self._sent)[: -_MOST_WAITING * len(self.contexts)]:
-            del self._sent[identifier]
         return identifiers
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -170,17 +170,17 @@ class _Metered(WrappedGrid):
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
         """Counted."""
-        return list(self._counted(super().send_and_receive(self._sent(messages), timeout=timeout)))
+        return self._counted(super().send_and_receive(self._sent(messages), timeout=timeout))
 
     def _sent(self, messages: Iterable[Message]) -> list[Message]:
         listed = list(messages)
         self._lap.down += sum(num_bytes(message.content) for message in listed)
         return listed
 
-    def _counted(self, messages: Iterable[Message]) -> Iterator[Message]:
-        for message in messages:
-            self._lap.up += num_bytes(message.content) if message.has_content() else 0
-            yield message
+    def _counted(self, messages: Iterable[Message]) -> list[Message]:
+        listed = list(messages)
+        self._lap.up += sum(num_bytes(m.content) for m in listed if m.has_content())
+        return listed
 
 
 def num_bytes(content: RecordDict) -> int:
