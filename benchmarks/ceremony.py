@@ -23,7 +23,8 @@ from protocols.ckks.shared_keys import Shared
 from protocols.exchange.labels import commit_of
 from protocols.exchange.messages import Body, new_signing_key, public_bytes
 from protocols.steps import keygen
-from protocols.steps.confirmed import KEYS, Opening, Terms, View
+from protocols.steps.confirmed import Opening, Terms, View
+from protocols.steps.endorsed import KEYS
 from protocols.steps.rounds import noting
 from tests.support.helpers import drive
 

@@ -340,8 +340,6 @@ def _state_of(opened: _Opened, seal: Callable[[bytes], bytes]) -> Any:
         return session.is_over
     if opened.seed is None:
         return None
-    if opened.kind == "KeySession":
-        return session.state(seal)
     return session.state(seal)
 
 

@@ -354,7 +354,7 @@ def answered(session: KeySession, step: str, *operands: Any) -> Any:
         "rotation": session.rotation_share,
         "public": session.public_share,
         "first": session.relinearisation_first,
-        "second": lambda: session.relinearisation_second(half, half),
+        "second": lambda: session._secret.relinearisation_second(half, half),
         "begin": lambda: session.begin({}, context()),
         "state": lambda: session.state(lambda plain: b""),
         "erase": session.erase,

@@ -19,7 +19,8 @@ from protocols.ckks import residues as rns
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.errors import ProtocolError
 from protocols.exchange.messages import Body
-from protocols.steps.locks import CHECK, WORDS, Lock, asked_for, streams_of, word
+from protocols.model.refresh import streams_of
+from protocols.steps.locks import CHECK, WORDS, Lock, asked_for, word
 from tests.support import exact, sessions
 from tests.support.helpers import half_of
 from tests.support.sessions import FIRST, VICTIM, N

@@ -20,7 +20,6 @@ from parties.kernel.private import Terms, terms_of
 from parties.kernel.rooms import named
 from parties.kernel.sheet import Floor, hold
 from protocols.ckks import residues as rns
-from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.context import RingContext
 from protocols.ckks.flooding import rounding_std
 from protocols.ckks.parameters import CkksParameters
@@ -35,6 +34,7 @@ from protocols.steps.confirmed import Terms as Committed
 
 if TYPE_CHECKING:
     from parties.kernel.cover.share import CoverShare
+    from protocols.ckks.column_map import ColumnMap
 
 Seal = Callable[[bytes], bytes]
 COVER = "parties.kernel.cover.share:CoverShare"
@@ -187,10 +187,6 @@ class KeySession:
         """See `KeyShare.relinearisation_first`."""
         return self._secret.relinearisation_first()
 
-    def relinearisation_second(self, h0: Residues, h1: Residues) -> Residues:
-        """See `KeyShare.relinearisation_second`."""
-        return self._secret.relinearisation_second(h0, h1)
-
     def rotation_share(self, index: int) -> Residues:
         """See `KeyShare.rotation_share`.
 
@@ -217,7 +213,8 @@ class KeySession:
         """See `KeyShare.refresh_shares`.
 
         Raises:
-            PolicyError: the sheet has no refresh of this name.
+            PolicyError: the sheet has no refresh of this name, or the owner takes no part in
+                encrypted rows.
         """
         _ = named(ROW_MASKS, self._protocols)
         self._check_refresh([label for _, label, _ in asked], of_model=False)
