@@ -62,7 +62,7 @@ def measure(parties: int, *, secure: bool = True, keys_per_message: int = 4) -> 
             reply = openings[name].open(body)
         elif step.startswith(keygen.PUBLIC_SHARES):
             chunk = plan.member_chunks[int(step.partition("/")[2])]
-            shares[name].add_public_shares(chunk, body, openings[name].commitments)
+            shares[name].add_public_shares(chunk, body, openings[name]._commitments)
             reply = Body()
         else:
             reply = _answer(context, shares[name], step, before, body)
