@@ -190,7 +190,7 @@ def test_a_sheet_brings_no_code() -> None:
 
 def test_what_studies_add_is_loaded_when_a_sheet_names_it() -> None:
     text = "import sys, parties.kernel.sums.session; print(*sys.modules)"
-    loaded = subprocess.run(  # noqa: S603
+    loaded = subprocess.run(
         [sys.executable, "-c", text], capture_output=True, text=True, check=True
     ).stdout.split()
     assert "parties.kernel.sums.row_functions" in loaded
