@@ -14,13 +14,16 @@ from ciphercohort.after.sums import sums_wanted
 from ciphercohort.job.config import DEFAULT_DELTA, DEFAULT_PARTIES, SimulationConfig
 from ciphercohort.job.options import FilePath
 from ciphercohort.results.exact_sums import tell
+from ciphercohort.study.cox import Cox, cox_by
 from ciphercohort.study.description import Description, describe_by
-from ciphercohort.study.files import DESCRIPTION, check_folder, write
+from ciphercohort.study.files import DESCRIPTION, SURVIVAL, check_folder, write
+from ciphercohort.study.stays import check_exact, with_stays
+from ciphercohort.study.survival import Survival, survival_by
 from parties.reader.cells import missing_cells
 from parties.reader.schema import Classes, Label, Schema
 from parties.reader.shard import encode_shard
 from parties.reader.table import Table, read_table
-from parties.reader.views import cells_schema
+from parties.reader.views import by_range, cells_schema
 from protocols.errors import DataError, ParameterError, SchemaError
 from protocols.exchange.documents import suggest
 from protocols.statistics.evaluation.figures import LEAST
@@ -131,6 +134,90 @@ def describe(
     if terms.out is not None:
         write(Path(terms.out), DESCRIPTION, found.released(), found.documents())
     return found
+
+
+def survival(
+    data: Table,
+    *,
+    time: str | None = None,
+    event: str | None = None,
+    entry: str | None = None,
+    by: str | None = None,
+    bins: int | None = None,
+    tau: float | None = None,
+    least: int = LEAST,
+    **asked: Any,
+) -> Survival:
+    """Survival curves of all rows, or by group, without pooling them.
+
+    time, event, entry: columns; None: the schema's targets. by: a column with categories. bins: of
+    times, None: see `stays`. tau: end of the restricted mean. asked: see `Asked`.
+
+    Raises:
+        CohortError: an option or the data are refused; the message says why.
+    """
+    terms = Asked(data=data, **asked)
+    frame, schema = _with_stays(terms, time, event, entry)
+    sums, _ = terms.sums(frame, schema, by_range(schema))
+    found = survival_by(sums, by, bins=bins, tau=tau, least=least)
+    if terms.out is not None:
+        write(Path(terms.out), SURVIVAL, found.released(), found.documents())
+    return found
+
+
+def cox(
+    data: Table,
+    *,
+    time: str | None = None,
+    event: str | None = None,
+    entry: str | None = None,
+    strata: str | None = None,
+    curves: str | None = None,
+    bins: int | None = None,
+    least: int = LEAST,
+    **asked: Any,
+) -> Cox:
+    """A Cox model of all rows, without pooling them.
+
+    time, event, entry, bins: as of `survival`. strata: a column with categories, each with a
+    baseline hazard of its own. curves: a covariate with categories, for adjusted curves. asked: see
+    `Asked`.
+
+    Raises:
+        CohortError: an option or the data are refused; the message says why.
+    """
+    terms = Asked(data=data, **asked)
+    frame, schema = _with_stays(terms, time, event, entry)
+    sums, _ = terms.sums(frame, schema, by_range(schema))
+    found = cox_by(sums, strata=strata, curves=curves, bins=bins, least=least)
+    if terms.out is not None:
+        write(Path(terms.out), SURVIVAL, found.released(), found.documents())
+    return found
+
+
+def _with_stays(
+    terms: Asked, time: str | None, event: str | None, entry: str | None
+) -> tuple[pd.DataFrame, Schema]:
+    """The rows, and a schema whose targets are time, event and entry."""
+    check_exact(terms.epsilon)
+    named = tuple(filter(None, (time, event, entry)))
+    frame = terms.table(*named)
+    if terms.schema is not None:
+        schema = Schema.load(Path(terms.schema))
+        if named and named != schema.label.names:
+            raise SchemaError(
+                f"time, event and entry {', '.join(named)} are not the schema's targets "
+                f"{', '.join(schema.label.names)}: leave them out, or give another schema"
+            )
+    elif time is None or event is None:
+        raise ParameterError("time and event: name both columns, or give a schema")
+    else:
+        left_out, notes = (*terms.exclude, *terms.split_column), list[str]()
+        given: dict[str, Any] = {"exclude": left_out, "missing": "indicator"}
+        schema = with_stays(inferred(frame, list(named), notes, **given), frame)
+    if terms.out is not None:
+        check_folder(Path(terms.out), SURVIVAL)
+    return frame, schema
 
 
 def _schema_of(terms: Asked, frame: pd.DataFrame, by: str | None) -> Schema:

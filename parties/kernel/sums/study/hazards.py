@@ -26,6 +26,7 @@ from math import isqrt
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtr
 
 from parties.kernel.integers import symmetric
 from parties.kernel.integers.blocks import added, blocks
@@ -139,8 +140,9 @@ class CoxRows(SumFunction):
     """Residuals, concordance and adjusted curves; see the module.
 
     sets: fields of the `RiskSets` at the fitted point; a, ta: shape (strata, bins); b, tb, c:
-    (strata, bins d); hazard: H, cumulative, (strata, bins); scores: (least, width, count) of the
-    bins of x theta; factor: places of a covariate's features, which are set to none and to each.
+    (strata, bins d); hazard: H, cumulative, (strata, bins); scores: (mean, std, count) of the
+    bins of x theta, as wide as normal ones would fill evenly; factor: places of a covariate's
+    features, which are set to none and to each.
 
     Raises:
         ParameterError: a field is out of range.
@@ -173,9 +175,9 @@ class CoxRows(SumFunction):
                 raise ParameterError(f"{name} is no table of {strata} x {bins * values} numbers")
         if max(self.factor, default=0) >= d:
             raise ParameterError(f"factor={self.factor} is beyond the {d} covariates")
-        least, width, count = self.scores
-        check_sizes(width=width)
-        if not (abs(least) <= LARGEST and type(count) is int and 2 <= count <= 1 << 10):
+        mean, std, count = self.scores
+        check_sizes(std=std)
+        if not (abs(mean) <= LARGEST and type(count) is int and 2 <= count <= 1 << 10):
             raise ParameterError(f"scores={self.scores} are no bins")
 
     @property
@@ -235,8 +237,8 @@ class CoxRows(SumFunction):
             return np.asarray(found.reshape(len(own), -1) * counted[rows][:, None])
 
         table = np.zeros(cells, np.int64)
-        least, width, count = self.scores
-        score = np.clip((np.log(w) - least) / width, 0, count - 1).astype(np.intp)
+        mean, std, count = self.scores
+        score = np.minimum(ndtr((np.log(w) - mean) / std) * count, count - 1).astype(np.intp)
         own = (stratum, out, event.astype(np.intp), score)
         add(table, tuple(each[counted] for each in own), 1)
         found = [
