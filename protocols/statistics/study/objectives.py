@@ -9,8 +9,9 @@ from parties.kernel.sums.row_function import SumFunction
 from parties.kernel.sums.study.described import Described
 from parties.kernel.sums.study.hazards import CoxRows, RiskSets
 from parties.kernel.sums.study.lifetimes import Lifetimes
+from protocols.exchange.labels import CELLS_VIEW, RANGES_VIEW
 from protocols.exchange.serialise import to_plain
-from protocols.sums.one_sum import CELLS, RANGES, OneSum
+from protocols.sums.one_sum import OneSum
 
 SERIES = (
     "it is one of several sums, each at a point that follows from those before, for which you are "
@@ -51,7 +52,7 @@ class DescriptionObjective(_Study):
 
     kind = Described.kind
     released = "how often each column has which value, by group, and its mean and variance"
-    view = CELLS
+    view = CELLS_VIEW
     several = None
     # Moments of few rows, beside all.
     precision = 2.0**-40
@@ -76,7 +77,7 @@ class LifetimesObjective(_Study):
 
     kind = Lifetimes.kind
     released = "how many rows of each group end at which time, with and without an event"
-    view = RANGES
+    view = RANGES_VIEW
     alone_shows = "a time at which one row ends shows this row's"
 
     adds: Lifetimes
@@ -104,7 +105,7 @@ class RiskSetsObjective(_Exact):
 
     kind = RiskSets.kind
     released = "by time and stratum, weighted sums of the covariates and of their products"
-    view = RANGES
+    view = RANGES_VIEW
     # The sums of few rows at risk, beside those of all.
     precision = 2.0**-46
     alone_shows = "a time at which one row ends shows all covariates of this row"
@@ -129,7 +130,7 @@ class CoxRowsObjective(_Exact):
         "products of the score residuals of a fitted model; rows by time, event and score; mean "
         "survival by time"
     )
-    view = RANGES
+    view = RANGES_VIEW
     # Residuals beside the largest that could be.
     precision = 2.0**-56
     alone_shows = "a time or a score that one row has shows this row's"

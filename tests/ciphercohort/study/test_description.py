@@ -17,8 +17,8 @@ from ciphercohort.study.description import ALL, NONE, Description
 from parties.reader.schema import CategoricalColumn, Label, NumericColumn, Schema
 from parties.reader.views import cells_schema, encode_with_views
 from protocols.errors import ParameterError, SchemaError
+from protocols.exchange.labels import CELLS_VIEW
 from protocols.statistics.study.description import hidden, numeric_figures
-from protocols.sums.one_sum import CELLS
 from sims.study import describe
 from tests.sims.model_runs import cohort
 
@@ -125,11 +125,11 @@ def test_the_view_of_a_deployed_party_is_that_of_a_simulation() -> None:
 
     own = cells_schema(SCHEMA)
     _, views = encode_with_views(table(), SCHEMA)
-    found, due = views.find(CELLS, own.digest()), encode_shard(table(), own)
+    found, due = views.find(CELLS_VIEW, own.digest()), encode_shard(table(), own)
     assert found is not None
     for name in ("x", "y"):
         np.testing.assert_array_equal(getattr(found._value, name), getattr(due, name))
-    assert views.find(CELLS, SCHEMA.digest()) is None
+    assert views.find(CELLS_VIEW, SCHEMA.digest()) is None
 
 
 @settings(max_examples=200, deadline=None)
