@@ -83,7 +83,7 @@ def moment_in_plain(plan: GradientPlan, specs: Specs) -> Moment:
         for name, spec in specs.items()
     }
     summed = run_in_plain(plan, owners, sources, np.zeros(plan.length), lambda t, w: None)
-    return Moment(square(summed), plan.noise_scales[0], plan.digest())
+    return Moment.of(square(summed), plan)
 
 
 def _course(plan: RunPlan, data: PreparedData) -> Course:

@@ -215,6 +215,7 @@ class FederatedLogisticRegression(ClassifierMixin, FederatedEstimator):
                 notes,
                 positive=positive,
                 several=positive is None,
+                row_norm=None if self._config(2, "even").is_unclipped else "auto",
                 **self._beside,
             )
         self._model = self.multi_class if several else "logistic"

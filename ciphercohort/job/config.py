@@ -146,9 +146,9 @@ class TrainingOptions:
     )
     update: str = option(
         "",
-        "Update rule. Default: with privacy quadratic-gd, on rows that a private sum has whitened; "
-        "else barrier, of numeric targets nag, or gd, lffr with privacy gd; of softmax and "
-        f"one-vs-rest nag-opt with privacy, else nag. Everywhere: {', '.join(ANYWHERE)}. "
+        "Update rule. Default: on rows that a private sum has whitened, with privacy "
+        "quadratic-gd, else nag; of numeric targets nag, or gd, lffr with privacy gd; of softmax "
+        f"and one-vs-rest nag-opt with privacy, else nag. Everywhere: {', '.join(ANYWHERE)}. "
         f"secure-aggregation alone: {', '.join((*VARIANTS, *IN_THE_CLEAR))}; of linear scd.",
         of=" or ".join((*CLASSIFIERS, "poisson", ENCRYPTED_MODEL, SECURE_AGGREGATION)),
     )
@@ -210,6 +210,15 @@ class TrainingOptions:
     )
     mechanism: str = of_sums(
         "gaussian", f"Privacy noise: {' or '.join(NOISES)}.", choices=tuple(NOISES)
+    )
+    moment_epsilon: float | None = option(
+        None,
+        "Promise of the noisy sum of products of columns that whitens the rows of a run without "
+        "privacy, for it alone. Default: 1 where no --update is asked for, else they stay as they "
+        "are.",
+        above=0,
+        of=" or ".join(UNDER_CKKS),
+        cure=": leave it out",
     )
     seed: int | None = option(None, "Repeatable split and noise: NOT PRIVATE.")
     held_out: float = option(
@@ -371,6 +380,12 @@ class SimulationConfig(
     def is_regression(self) -> bool:
         """Whether numeric targets are predicted."""
         return model_named(self.model).numeric
+
+    @property
+    def is_unclipped(self) -> bool:
+        """Whether rows stay as long as they are, where the schema is not given: nothing asks."""
+        asked = self.update or self.epsilon is not None or self.protocol not in UNDER_CKKS
+        return not asked and self.model == "logistic"
 
     def for_training(self) -> SimulationConfig:
         """With what is left of the promise for training, where what follows takes its part."""

@@ -124,6 +124,7 @@ class DeployOptions(TypedDict, total=False):
     delta: float | None
     colluders: int | None
     no_privacy: bool
+    moment_epsilon: float | None
     cover: int | None
     held_out: float | None
     profile: str | None

@@ -380,7 +380,7 @@ def bounds_of(plan: RowsPlan, course: Course) -> SlotBounds:
 
 def _course(plan: RowsPlan, norm_bound: float) -> Course:
     privacy, whitening = plan.privacy, plan.whitening
-    if whitening is not None and not all(c.satisfied for c in whitening.check(plan.split)):
+    if whitening is not None and not all(c.satisfied for c in whitening.check(plan.moment_split)):
         whitening = None  # Lambda is a word: rows of norm 1 have at most 1
     return Course(
         rule=plan.rule,

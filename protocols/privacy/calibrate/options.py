@@ -12,6 +12,10 @@ RIDGED = ("gd", "clipped-gd", "hb", "nag", "masg", "nag-opt", "masg-opt", "scd")
 """Updates of encrypted sums that have a ridge; others would drop it without a word."""
 
 
+QUIET = ("logistic",)
+"""Models whose rows can be whitened without privacy; where no update is asked for, they are."""
+
+
 def check_options(wanted: Any) -> None:
     """Refuse options that go together with no data.
 
@@ -58,13 +62,32 @@ def check_options(wanted: Any) -> None:
             f"floor={wanted.floor} cannot be given with privacy: the curvature is public then, and "
             "nothing is inverted; leave it out, or add --no-privacy"
         )
+    if wanted.moment_epsilon is not None:
+        _check_moment(wanted)
     usual = wanted.update in ("", "barrier")
     if wanted.model != "logistic" or wanted.protocol not in UNDER_CKKS or not (private or usual):
         return
-    for name in ("learning_rate", "radius"):
+    for name in ("learning_rate", *(["radius"] if private or wanted.update else [])):
         if getattr(wanted, name) is not None:
-            what = f"{named} with privacy" if private else "barrier"
+            what = f"{named} with privacy" if private else named
             raise ParameterError(
                 f"{name}={getattr(wanted, name)} cannot be given for {what}: its certificate "
                 "fixes it; leave it out, or use --update gd --no-privacy"
             )
+
+
+def _check_moment(wanted: Any) -> None:
+    told = f"moment_epsilon={wanted.moment_epsilon:g}"
+    if wanted.epsilon is not None:
+        raise ParameterError(
+            f"{told} with epsilon={wanted.epsilon:g}: the second moment of a run with privacy has "
+            "its part of that; leave it out, or add --no-privacy"
+        )
+    diagonal = ("quadratic-gd", "quadratic-nag") if wanted.protocol == ENCRYPTED_MODEL else ()
+    taken = ("gd", "nag", *diagonal)
+    if wanted.model not in QUIET or wanted.update not in ("", *taken):
+        raise ParameterError(
+            f"{told}: rows are whitened without privacy for model {' or '.join(QUIET)} and update "
+            f"{', '.join(taken)}, not {wanted.model} and {wanted.update or 'the usual one'}; leave "
+            "it out"
+        )
