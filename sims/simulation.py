@@ -188,7 +188,14 @@ def run(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent
             total_seconds=time.perf_counter() - started,
         )
         result = follow(
-            config, data, specs, result, before, folder, lambda name: both(Event("phase", name))
+            config,
+            data,
+            whole,
+            specs,
+            result,
+            before,
+            folder,
+            lambda name: both(Event("phase", name)),
         )
         if folder:
             folder.write(result)
@@ -282,11 +289,13 @@ def compare(
         schema=data.schema,
         schema_from=data.schema_from,
         weights=weights,
+        trained=weights,
         released=outcome.weights,
         scaling=scaling,
         twin_weights=twin_weights,
         optimum_weights=optimum,
         scores=judged(model, weights),
+        trained_scores=judged(model, weights),
         twin=judged(model, twin_weights),
         optimum=judged(reference, optimum, data.raw_test),
         clipped_optimum_weights=clipped,
@@ -295,6 +304,7 @@ def compare(
         costs=costs,
         rows_by_party={name: shard.rows for name, shard in data.shards.items()},
         test_x=test.x,
+        own_x=test.x,
         test_raw=data.raw_test,
         test_y=test.y,
         test_offset=test.offset,

@@ -136,7 +136,7 @@ def infer_deployed(
     held_out = trained[0].held_out if trained else None
     wanted = sums_wanted(epsilon, delta, colluders)
     sums = DeployedSums.of(settings, drive, own, wanted, first, held_out)
-    found = infer_by(sums, schema, model.weights, model.model)
+    found = infer_by(sums, model.encoding, model.weights, model.model)
     promise = {"epsilon": epsilon, "delta": delta, "colluders": colluders}
     body = {
         **exact_fields(epsilon is None),

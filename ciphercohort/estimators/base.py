@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ciphercohort.job.config import SimulationConfig
 from ciphercohort.job.inputs import GIVEN, INFERRED, InferredSchemaWarning, unmet
-from ciphercohort.results.result import RunResult
+from ciphercohort.results.result import RunResult, encoding_of
 from parties.reader.schema import Schema
 from parties.reader.shard import encode_scored, encode_shard
 from parties.reader.table import read_table
@@ -143,7 +143,7 @@ class FederatedEstimator(BaseEstimator, ABC):
         result = run(config, data, root, self._report)
         self._keep(result)
         self.n_iter_ = result.plan.rounds
-        self.schema_ = result.schema
+        self.schema_, self._view = result.schema, result.view
         self.notes_ = list(result.notes)
         self.result_ = result
         return self
@@ -180,7 +180,7 @@ class FederatedEstimator(BaseEstimator, ABC):
             frame[known.name] = np.asarray(offset)
         elif offset is not None:
             raise DataError("the model was trained without offsets: leave offset out")
-        x, added = encode_scored(frame, self.schema_)
+        x, added = encode_scored(frame, encoding_of(self.schema_, self._view))
         scores: Array = (x @ self._weights).T + added
         return scores.T
 

@@ -267,6 +267,6 @@ class FederatedLogisticRegression(ClassifierMixin, FederatedEstimator):
     def _keep(self, result: RunResult) -> None:
         several, released = result.model.several, result.weights
         self._weights = released[:, self._order] if several else released
-        coef, intercept = coefficients(result.schema, self._weights, self._model)
+        coef, intercept = coefficients(result.encoding, self._weights, self._model)
         self.coef_, self.intercept_ = self._sign * coef, self._sign * intercept
         self.classes_ = self._classes

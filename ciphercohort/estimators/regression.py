@@ -174,7 +174,7 @@ class FederatedRegression(RegressorMixin, FederatedEstimator):
 
     def _keep(self, result: RunResult) -> None:
         self._weights, self._model = result.weights, result.plan.model
-        coef, intercept = coefficients(result.schema, result.weights, result.plan.model)
+        coef, intercept = coefficients(result.encoding, result.weights, result.plan.model)
         self.coef_: Any = coef[0] if self._flat else coef
         self.intercept_: Any = float(intercept[0]) if self._flat else np.asarray(intercept)
 

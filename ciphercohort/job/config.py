@@ -314,8 +314,14 @@ class OutputOptions:
 
     inference: bool = option(
         False,
-        "Standard errors, intervals and odds ratios, by secure sums at the released model. With "
-        "privacy they take half of the budget.",
+        "Standard errors, intervals and odds ratios, by secure sums at the trained model; the "
+        "model that is released is that of this table. With privacy they take half of the budget.",
+    )
+    as_trained: bool = option(
+        False,
+        "Release the model as trained. Without privacy, and with --inference, it else ends at the "
+        "estimates of its table: without privacy the maximum likelihood, by a few exact secure "
+        "sums, where no --update and no --ridge is asked for.",
     )
     evaluate: bool = option(
         False,
@@ -386,6 +392,12 @@ class SimulationConfig(
         """Whether rows stay as long as they are, where the schema is not given: nothing asks."""
         asked = self.update or self.epsilon is not None or self.protocol not in UNDER_CKKS
         return not asked and self.model == "logistic"
+
+    @property
+    def ends_at_maximum(self) -> bool:
+        """Whether exact sums follow a training without privacy, though no table is asked for."""
+        asked = self.update or self.ridge or self.epsilon is not None or self.as_trained
+        return not asked and self.model in WITH_INFERENCE
 
     def for_training(self) -> SimulationConfig:
         """With what is left of the promise for training, where what follows takes its part."""

@@ -131,7 +131,7 @@ def privacy(release: Release) -> dict[str, Any]:
 
 def coefficient_table(release: Release) -> dict[str, Any]:
     """The features with the largest effect on any output, in the data's own units."""
-    coef, intercept = coefficients(release.schema, release.weights, release.plan.model)
+    coef, intercept = coefficients(release.encoding, release.weights, release.plan.model)
     names, many = release.schema.feature_names, bool(release.outputs)
     # Of a step of a column before `row_norm` divides the row, shape (d - 1, outputs).
     effects = release.weights[:-1].reshape(len(names), -1) / (release.schema.row_norm or 1)

@@ -19,12 +19,14 @@ from ciphercohort.results.verdict import no_better
 from coordinator.costs import Costs
 from parties.reader.look import filled_words
 from parties.reader.schema import Classes, Label, Schema, Targets
+from parties.reader.views import by_range
 from protocols.errors import SchemaError
 from protocols.models.model import Model
 from protocols.models.registry import model_named
 from protocols.plan.run_plan import RunPlan
 from protocols.privacy.search.rescale import Scaling
 from protocols.statistics.evaluation.figures import LEAST
+from protocols.sums.one_sum import RANGES
 
 if TYPE_CHECKING:
     from ciphercohort.after.inference import Inference
@@ -78,6 +80,17 @@ def targets_of(label: object) -> Targets:
     if not isinstance(label, Targets):
         raise SchemaError("the schema has a label of two values where targets are due")
     return label
+
+
+def encoding_of(schema: Schema, view: str) -> Schema:
+    """By which rows of a view are encoded; empty: as the schema scales them.
+
+    Raises:
+        SchemaError: there is no such view.
+    """
+    if view not in ("", RANGES):
+        raise SchemaError(f"view={view!r} of a model is not {RANGES!r}: take a newer release")
+    return by_range(schema) if view else schema
 
 
 def shifted(x: Array, offset: Array) -> Array:
@@ -157,14 +170,15 @@ class RunResult(Shown):
 
     schema_from: whether the schema was read from these rows.
 
-    weights: jointly decrypted, scaled units, bias last, shape (d,), of targets and of several
-    classes (d, c), their known
-    bias taken out by `scaling`, None: none is known; released: as decrypted; twin_weights: of the
+    weights: of the model that is released, scaled units, bias last, shape (d,), of targets and of
+    several classes (d, c), on rows of `view`; trained: as trained, their known bias taken out by
+    `scaling`, None: none is known; released: as decrypted; twin_weights: of the
     plaintext twin with the same noise and polynomial, in the same way; optimum_weights: what plain
     training on the same rows gives, as they are and in the data's own units, see `Model.reference`;
     clipped_optimum_weights: on rows as owners encrypt them; scores, twin, optimum, clipped_optimum:
     on the test rows; iterations: the twin's course, see `Course`; test_x, test_y: encoded test
-    rows, test_raw: in their own units, bias last (for plots); test_offset: of their scores;
+    rows, own_x: the same as the released model scores them, test_raw: in their own units, bias
+    last (for plots); test_offset: of their scores;
     clamped: rows and values clamped, by party; warnings: sentences for the reader;
     public_warnings: those of them that follow from public figures alone; noise: "none", "system" or
     "seeded (NOT PRIVATE)"; missing: parties that others stood in for; inference: standard errors,
@@ -178,12 +192,14 @@ class RunResult(Shown):
     schema: Schema
     schema_from: SchemaFrom
     weights: Array
+    trained: Array
     released: Array
     scaling: Scaling | None
     twin_weights: Array
     optimum_weights: Array
     clipped_optimum_weights: Array
     scores: Figures
+    trained_scores: Figures
     twin: Figures
     optimum: Figures
     clipped_optimum: Figures
@@ -191,6 +207,7 @@ class RunResult(Shown):
     costs: Costs
     rows_by_party: dict[str, int]
     test_x: Array = field(repr=False)
+    own_x: Array = field(repr=False)
     test_raw: Array = field(repr=False)
     test_y: Array = field(repr=False)
     clamped: dict[str, dict[str, Any]]
@@ -208,6 +225,7 @@ class RunResult(Shown):
     public_warnings: tuple[str, ...] = ()
     filled: dict[str, int | None] = field(default_factory=dict)
     exact_sums: bool = False
+    view: str = ""
 
     def __repr__(self) -> str:
         """One line for a person; no rows, no weights."""
@@ -220,6 +238,17 @@ class RunResult(Shown):
     def model(self) -> Model:
         """Of the plan."""
         return model_named(self.plan.model)
+
+    @property
+    def encoding(self) -> Schema:
+        """By which rows are scaled before the released model scores them."""
+        return encoding_of(self.schema, self.view)
+
+    def own_scores(self) -> Array:
+        """Of the test rows, by the released model."""
+        x = shifted(self.own_x, self.test_offset)
+        scores: Array = x @ with_offset(self.weights, x)
+        return scores
 
     def test_scores(self, weights: Array, raw: bool = False) -> Array:
         """Of the test rows; raw: weights are of rows in the data's own units."""
@@ -259,8 +288,12 @@ class RunResult(Shown):
     def models(self) -> tuple[tuple[str, str, Figures], ...]:
         """(name, meaning, scores) of the four models that a run compares."""
         name, meaning = model_named(self.model.reference).optimum
+        own = ("jointly decrypted model", "trained on ciphertexts")
+        if self.view:
+            ends = "the maximum likelihood" if self.plan.privacy is None else "noisy estimates"
+            own = ("released model", f"{ends}, by secure sums at the jointly decrypted model")
         return (
-            ("jointly decrypted model", "trained on ciphertexts", self.scores),
+            (*own, self.scores),
             (
                 "plaintext twin",
                 "the same iterations, polynomial and noise, without encryption; only a simulation "
@@ -296,7 +329,7 @@ class RunResult(Shown):
     @property
     def max_abs_diff_to_twin(self) -> float:
         """Largest difference of a weight to the twin's, scaled units."""
-        return float(np.abs(self.weights - self.twin_weights).max())
+        return float(np.abs(self.trained - self.twin_weights).max())
 
     @property
     def filled_words(self) -> str:

@@ -121,7 +121,7 @@ def _usual(figures: PublicFigures, wanted: Wanted) -> Wanted:
     Public figures alone decide: whether the data are whitened is known before they are asked.
     """
     model, private = model_named(wanted.model), wanted.epsilon is not None
-    if not private and wanted.model in QUIET and wanted.protocol in UNDER_CKKS:
+    if not private and not wanted.ridge and wanted.model in QUIET.get(wanted.protocol, ()):
         quiet = replace(wanted, update="nag", moment_epsilon=wanted.moment_epsilon or USUAL_MOMENT)
         if figures.num_features <= MOST_FEATURES:
             return quiet
@@ -142,7 +142,7 @@ def _usual(figures: PublicFigures, wanted: Wanted) -> Wanted:
 
 def _with_moment(wanted: Wanted) -> Wanted:
     """Of the quadratic gradient on an encrypted model, whose public diagonal a noisy sum gives."""
-    at_home = wanted.protocol == ENCRYPTED_MODEL and wanted.model in QUIET
+    at_home = wanted.protocol == ENCRYPTED_MODEL and wanted.model == "logistic"
     if wanted.epsilon is None and at_home and wanted.update in RULES:
         return replace(wanted, moment_epsilon=wanted.moment_epsilon or USUAL_MOMENT)
     return wanted
@@ -166,8 +166,7 @@ def _drafted(
 
 
 def _whitens(wanted: Wanted) -> bool:
-    if wanted.protocol not in UNDER_CKKS or wanted.model not in QUIET:
-        return False
     if wanted.epsilon is None:
         return wanted.moment_epsilon is not None
-    return wanted.model == "logistic" and wanted.update in RULES
+    rows = wanted.protocol in UNDER_CKKS and wanted.model == "logistic"
+    return rows and wanted.update in RULES

@@ -6,14 +6,15 @@ from typing import Any
 
 from protocols.errors import ParameterError, PrivacyError
 from protocols.models.registry import model_named
-from protocols.names import ENCRYPTED_MODEL, SECURE_AGGREGATION, UNDER_CKKS
+from protocols.names import ENCRYPTED_MODEL, ENCRYPTED_ROWS, SECURE_AGGREGATION, UNDER_CKKS
 
 RIDGED = ("gd", "clipped-gd", "hb", "nag", "masg", "nag-opt", "masg-opt", "scd")
 """Updates of encrypted sums that have a ridge; others would drop it without a word."""
 
 
-QUIET = ("logistic",)
-"""Models whose rows can be whitened without privacy; where no update is asked for, they are."""
+QUIET = {ENCRYPTED_ROWS: ("logistic",), ENCRYPTED_MODEL: ("logistic", "linear")}
+"""Models whose rows can be whitened without privacy, by protocol; where no update is asked for, and
+no ridge, they are."""
 
 
 def check_options(wanted: Any) -> None:
@@ -83,11 +84,12 @@ def _check_moment(wanted: Any) -> None:
             f"{told} with epsilon={wanted.epsilon:g}: the second moment of a run with privacy has "
             "its part of that; leave it out, or add --no-privacy"
         )
-    diagonal = ("quadratic-gd", "quadratic-nag") if wanted.protocol == ENCRYPTED_MODEL else ()
-    taken = ("gd", "nag", *diagonal)
-    if wanted.model not in QUIET or wanted.update not in ("", *taken):
+    models = QUIET.get(wanted.protocol, ())
+    diagonal = wanted.protocol == ENCRYPTED_MODEL and wanted.model == "logistic"
+    taken = ("gd", "nag", *(("quadratic-gd", "quadratic-nag") if diagonal else ()))
+    if wanted.model not in models or wanted.update not in ("", *taken) or wanted.ridge:
         raise ParameterError(
-            f"{told}: rows are whitened without privacy for model {' or '.join(QUIET)} and update "
-            f"{', '.join(taken)}, not {wanted.model} and {wanted.update or 'the usual one'}; leave "
-            "it out"
+            f"{told}: protocol {wanted.protocol} whitens rows without privacy for model "
+            f"{' or '.join(models)} and update {', '.join(taken)}, without a ridge, not for "
+            f"{wanted.model} and {wanted.update or 'the usual one'}; leave it out"
         )

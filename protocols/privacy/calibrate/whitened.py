@@ -61,6 +61,8 @@ QUIET_ROUNDS = 12
 to 100,000 rows."""
 QUIET_RADIUS = 12.0
 """Of the link there, of degree DEGREE; logits of those tables reach 4 to 9."""
+UNSURE = 2.0
+"""Times what is guessed of the largest eigenvalue, of linear models."""
 ROUNDED = 1e-6
 """Of mu^2: no rounding makes epsilon more than is announced."""
 HALVINGS = 8
@@ -168,9 +170,15 @@ def _draft_quiet(figures: PublicFigures, wanted: Wanted, moment: Moment) -> Draf
     else:
         whitening, largest = guided(moment.matrix, figures.usual, **known)
         rate = 1 / (model.curvature * largest)
+        if model.numeric:
+            # Its loss curves as much everywhere: no step may be longer than that.
+            rate = 1 / min(UNSURE * largest, whitening.spectrum)
         rule = usual_rule(figures, wanted, rounds=wanted.rounds or QUIET_ROUNDS, rate=rate)
     radius = (wanted.radius or radius) + figures.offset_reach
     link = model.approximation(wanted.degree or degree, radius)
+    targets = {}
+    if model.numeric:
+        link, targets = model.approximation(1, 1.0), {"targets": figures.outputs}
     chosen = RowsChoice(rule=rule, link=link, notes=(QUIET_NOTE.format(wanted.moment_epsilon),))
     plan = rows_plan(
         figures,
@@ -179,6 +187,7 @@ def _draft_quiet(figures: PublicFigures, wanted: Wanted, moment: Moment) -> Draf
         whitening=whitening,
         moment_plan=moment.plan,
         moment_privacy=moment.promise,
+        **targets,
     )
     return Draft(plan, None, chosen.notes)
 
