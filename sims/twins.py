@@ -224,7 +224,7 @@ def _gram(plan: GramPlan, data: PreparedData, specs: Specs) -> Twin:
         for s in specs.values()
     )
     course, sums = _course(plan, data), reduce(add, parts)
-    weights = run_gram_twin(plan.task, sums, course.record)
+    weights = run_gram_twin(plan.task, sums, lambda t, w: course.record(t, plan.decode(w)))
     encoded, counts = plan.fitted.encode(data.labels), data.row_weights[:, None]
     middle = (counts * encoded).sum(axis=0) / counts.sum()
     variance = np.mean(counts * (encoded - middle) ** 2, axis=0)
@@ -242,7 +242,7 @@ def _gram(plan: GramPlan, data: PreparedData, specs: Specs) -> Twin:
     own = unlearnt(plan.task, sums, weights) / whole
     cure = "" if own.max() <= MOST_UNLEARNT else _more(plan, data, fine)
     return Twin(
-        weights=weights,
+        weights=plan.decode(weights),
         iterations=tuple(course.metrics),
         warnings=_unconverged(plan, data.schema.label.names, own, cure),
     )

@@ -317,10 +317,12 @@ def guided(
     sigma: float,
     split: NoiseSplit,
     failure: float,
-) -> tuple[Whitening, float]:
-    """A that clips no row of norm B, and about the largest eigenvalue of A X^T X / N A.
+    shortened: bool = True,
+) -> tuple[Whitening, Array]:
+    """A that clips no row of norm B, and about the eigenvalues of A X^T X / N A, in order.
 
-    Arguments as of `whiten`; usual: of the same columns.
+    Arguments as of `whiten`; usual: of the same columns; shortened: whether rows get to norm 1 at
+    most; else they are about as long as columns of spread 1 make them.
 
     Raises:
         ParameterError: see `Whitening`, or no Lambda can be proven.
@@ -338,12 +340,14 @@ def guided(
     root = to_usual.T @ (axes / np.sqrt(np.maximum(values, 0.0) + max(damp, FLAT)))
     # Of the same curvature as root^T x, up to a rotation, and symmetric.
     values, axes = np.linalg.eigh(root @ root.T)
-    roots = np.sqrt(np.maximum(values, 0.0)) / (math.sqrt(values[-1]) * norm_bound)
+    roots = np.sqrt(np.maximum(values, 0.0))
+    roots /= math.sqrt(values[-1]) * norm_bound if shortened else 1.0
     matrix = (axes * roots) @ axes.T
     back = np.linalg.inv(to_usual)
     largest = matrix @ back @ (found + reach * one) @ back.T @ matrix
     made = _proven(start, 0.5 * (matrix + matrix.T), split)
-    return made, min(float(np.linalg.eigvalsh((largest + largest.T) / 2)[-1]), made.spectrum)
+    guess = np.linalg.eigvalsh((largest + largest.T) / 2)
+    return made, np.minimum(guess, made.spectrum)
 
 
 def rescaled(

@@ -28,17 +28,15 @@ from protocols.models.model import Model
 from protocols.models.registry import model_named
 from protocols.numerics.approximation import Polynomial, is_symmetric, link_error, range_bound
 from protocols.numerics.slot_bounds import SlotBounds
-from protocols.numerics.whitening import Whitening
 from protocols.plan.circuit_plan import CircuitPlan, ColumnMaps, Packed, check_depth
-from protocols.plan.run_plan import PrivacyPlan
 from protocols.privacy.laws.randomness import RandomSource
-from protocols.privacy.laws.shares import NoiseSplit, gaussian_shares
+from protocols.privacy.laws.shares import gaussian_shares
 from protocols.rows import slots as row_slots
 from protocols.rows.curvature import Curvature
 from protocols.steps.precondition import LEVELS, relative_error
 from protocols.updates.registry import rounds_of, rule_from_dict
 from protocols.updates.update import Update
-from protocols.words import Fact, count, link_facts, number
+from protocols.words import Fact, link_facts, number
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,9 +44,7 @@ class RowsPlan(CircuitPlan):
     """Gradient training of a generalised linear model on encrypted rows.
 
     link: polynomial stand-in for the mean of a target on [0, 1], given its score; update: fields of
-    the update rule; features_per_ciphertext: see `Layout`; whitening: what owners make of their
-    rows first, None: nothing; moment_plan: digest of the plan whose run summed its second moment;
-    moment_privacy: what that run promised, where this one promises nothing.
+    the update rule; features_per_ciphertext: see `Layout`.
 
     Raises:
         ParameterError: fields that do not go together (depth too small, too many features …).
@@ -56,30 +52,14 @@ class RowsPlan(CircuitPlan):
 
     kind: ClassVar[str] = "rows"
     gathered: ClassVar[str] = "copies"
+    states_whitening: ClassVar[bool] = True
 
     link: Polynomial
     update: Mapping[str, Any]
     features_per_ciphertext: int | None = None
-    whitening: Whitening | None = None
-    moment_plan: str = ""
-    moment_privacy: PrivacyPlan | None = None
 
     def __post_init__(self) -> None:
         CircuitPlan.__post_init__(self)
-        if bool(self.moment_plan) != (self.whitening is not None):
-            raise ParameterError("whitening and moment_plan go together: give both or none")
-        if self.whitening and self.whitening.features != self.num_features:
-            raise ParameterError(
-                f"whitening is for {self.whitening.features} columns, the rows have "
-                f"{self.num_features}"
-            )
-        if self.whitening and (self.privacy is None) == (self.moment_privacy is None):
-            raise ParameterError(
-                "whitening: its second moment was released for an epsilon; give privacy, or "
-                "without privacy moment_privacy, or leave whitening out"
-            )
-        if self.moment_privacy and not self.whitening:
-            raise ParameterError("moment_privacy without whitening: give both or none")
         if self.privacy and self.curvature is not None:
             raise ParameterError(
                 f"privacy with update={self.update['kind']!r}: its preconditioner depends on rows "
@@ -220,38 +200,6 @@ class RowsPlan(CircuitPlan):
         return self.rule.least_rate / self.num_rows
 
     @property
-    def whitens(self) -> bool:
-        """By `whitening`."""
-        return self.whitening is not None
-
-    @property
-    def moment_split(self) -> NoiseSplit:
-        """How the noise of the second moment was divided."""
-        promised = self.privacy or self.moment_privacy
-        colluders = promised.colluders if promised else 0
-        return NoiseSplit(parties=len(self.members), colluders=colluders)
-
-    def remarks(self) -> Iterator[str]:
-        """What came before."""
-        if self.whitening is None:
-            return
-        what = f"the second moment that plan {self.moment_plan[:16]} released"
-        if self.moment_privacy is not None:
-            yield (
-                f"rows are whitened by {what} at epsilon={self.moment_privacy.epsilon:g}, for "
-                "which a ledger has been charged; this training itself has no noise"
-            )
-        else:
-            yield f"this includes {what}; a ledger has been charged for that part already"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plans without a moment's own promise have the digests that they had before there was."""
-        plain = CircuitPlan.to_dict(self)
-        if self.moment_privacy is None:
-            del plain["moment_privacy"]
-        return plain
-
-    @property
     def signed(self) -> bool:
         """Whether rows of label 0 are negated and labelled 1, as certificates of other links take.
 
@@ -382,22 +330,7 @@ class RowsPlan(CircuitPlan):
 
     def training_facts(self) -> Iterator[Fact]:
         """Rule and polynomial."""
-        if self.whitening is not None:
-            yield (
-                "Whitening",
-                f"Λ = {number(self.whitening.spectrum)}",
-                "bound on the rows' second moment along any axis, after a public change of "
-                "coordinates: steps may be several times 1 / Λ",
-            )
-        if self.moment_privacy is not None:
-            moment = self.moment_privacy
-            yield (
-                "Second moment",
-                f"ε = {moment.epsilon:g}, δ = {moment.delta:g}",
-                "promise of the noisy sum that rows are whitened by, even if "
-                f"the coordinator and {count(moment.colluders, 'party')} pool all they see; "
-                "training itself has no noise, and this takes nothing from the model",
-            )
+        yield from self.whitening_facts()
         yield from self.rule.facts()
         yield from self.fitted.facts()
         if self.signed:

@@ -12,7 +12,7 @@ RIDGED = ("gd", "clipped-gd", "hb", "nag", "masg", "nag-opt", "masg-opt", "scd")
 """Updates of encrypted sums that have a ridge; others would drop it without a word."""
 
 
-QUIET = {ENCRYPTED_ROWS: ("logistic",), ENCRYPTED_MODEL: ("logistic", "linear")}
+QUIET = dict.fromkeys((ENCRYPTED_ROWS, ENCRYPTED_MODEL), ("logistic", "linear"))
 """Models whose rows can be whitened without privacy, by protocol; where no update is asked for, and
 no ridge, they are."""
 

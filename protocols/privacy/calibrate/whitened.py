@@ -15,14 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.errors import ParameterError, PrivacyError
+from protocols.gram.plan import GramPlan
 from protocols.models.registry import model_named
-from protocols.names import DEFAULT_COLLUDERS
+from protocols.names import DEFAULT_COLLUDERS, ENCRYPTED_ROWS
 from protocols.numerics import arithmetic
 from protocols.numerics.whitening import Whitening, guided, rescaled, scaled, whiten
 from protocols.plan.run_plan import PrivacyPlan
 from protocols.privacy.calibrate.figures import Draft, PublicFigures, Wanted
 from protocols.privacy.calibrate.one_sum import plan_sum, whole_mu
 from protocols.privacy.calibrate.pace import DEGREE, SHARE, pace
+from protocols.privacy.calibrate.regression import draft_gram
 from protocols.privacy.calibrate.rows import (
     DEFAULT_DEGREE,
     DEFAULT_RADIUS,
@@ -61,6 +63,8 @@ QUIET_ROUNDS = 12
 to 100,000 rows."""
 QUIET_RADIUS = 12.0
 """Of the link there, of degree DEGREE; logits of those tables reach 4 to 9."""
+LEAST_LOWEST = 1 / 64
+"""Of the curvature's bound: a smaller curvature is not waited for, in so few steps."""
 UNSURE = 2.0
 """Times what is guessed of the largest eigenvalue, of linear models."""
 ROUNDED = 1e-6
@@ -154,13 +158,9 @@ def draft_whitened(
 
 def _draft_quiet(figures: PublicFigures, wanted: Wanted, moment: Moment) -> Draft:
     """Without noise, of rows that nothing clips: steps as long as the curvature allows."""
-    known: dict[str, Any] = {
-        "norm_bound": figures.norm_bound,
-        "sigma": moment.sigma,
-        "split": of_moment(figures, wanted).split(figures),
-        "failure": FAILURE_SHARE * wanted.delta,
-    }
-    model = model_named(wanted.model)
+    model, known = model_named(wanted.model), _known(figures, wanted, moment)
+    if model.numeric and wanted.protocol == ENCRYPTED_ROWS:
+        return _draft_sums(figures, wanted, moment, known)
     rule: Any
     degree, radius = DEGREE, QUIET_RADIUS
     if wanted.update in RULES:
@@ -168,7 +168,8 @@ def _draft_quiet(figures: PublicFigures, wanted: Wanted, moment: Moment) -> Draf
         whitening, unit = rescaled(moment.matrix, **known)
         rule = _diagonal(wanted, unit / model.curvature)
     else:
-        whitening, largest = guided(moment.matrix, figures.usual, **known)
+        whitening, guess = guided(moment.matrix, figures.usual, **known)
+        largest = float(guess[-1])
         rate = 1 / (model.curvature * largest)
         if model.numeric:
             # Its loss curves as much everywhere: no step may be longer than that.
@@ -190,6 +191,38 @@ def _draft_quiet(figures: PublicFigures, wanted: Wanted, moment: Moment) -> Draf
         **targets,
     )
     return Draft(plan, None, chosen.notes)
+
+
+def _known(figures: PublicFigures, wanted: Wanted, moment: Moment) -> dict[str, Any]:
+    return {
+        "norm_bound": figures.norm_bound,
+        "sigma": moment.sigma,
+        "split": of_moment(figures, wanted).split(figures),
+        "failure": FAILURE_SHARE * wanted.delta,
+    }
+
+
+def _draft_sums(
+    figures: PublicFigures, wanted: Wanted, moment: Moment, known: dict[str, Any]
+) -> Draft:
+    """Least squares on sums of rows that are whitened: Chebyshev's steps on a known spectrum."""
+    whitening, guess = guided(moment.matrix, figures.usual, shortened=False, **known)
+    largest = whitening.spectrum
+    lowest = min(max(float(guess[0]) / largest, LEAST_LOWEST), 0.5)
+    plain = draft_gram(figures, replace(wanted, rounds=wanted.rounds or QUIET_ROUNDS)).plan
+    if not isinstance(plain, GramPlan):
+        raise AssertionError("sums of products have a plan of theirs")
+    plan = replace(
+        plain,
+        curvature_bound=2 * largest,
+        lowest=lowest,
+        whitening=whitening,
+        moment_plan=moment.plan,
+        moment_privacy=moment.promise,
+        slot_bound=None,
+    )
+    note = QUIET_NOTE.format(wanted.moment_epsilon)
+    return Draft(plan.with_slot_bound(figures.norm_bound), None, (note,))
 
 
 def _diagonal(wanted: Wanted, unit: float) -> Update:

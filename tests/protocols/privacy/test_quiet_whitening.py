@@ -101,7 +101,8 @@ def test_no_row_is_clipped_and_no_step_too_long(noise: float) -> None:
     e = np.triu(rng.normal(size=(d, d)) * noise / np.sqrt(2), 1)
     moment = x.T @ x / len(x) + e + e.T + np.diag(rng.normal(size=d) * noise)
     sigma = max(noise, 1e-6) / np.sqrt(SPLIT.parties / SPLIT.honest)
-    made, largest = guided(moment, usual, norm_bound=bound, sigma=sigma, split=SPLIT, failure=1e-7)
+    made, guess = guided(moment, usual, norm_bound=bound, sigma=sigma, split=SPLIT, failure=1e-7)
+    largest = guess[-1]
     whitened = x @ np.array(made.matrix)
     assert np.linalg.norm(np.array(made.matrix), 2) * bound <= 1 + 1e-9
     np.testing.assert_allclose(made.encode(x), whitened, rtol=1e-9)
