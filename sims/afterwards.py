@@ -18,11 +18,12 @@ from ciphercohort.job.layout import EVALUATION_SUM, INFERENCE_SUMS
 from ciphercohort.report.run_folder import RunFolder
 from ciphercohort.results.predict import ReleasedModel
 from ciphercohort.results.promise import Promise
-from ciphercohort.results.result import Array, RunResult, scored
+from ciphercohort.results.result import UNCONVERGED, Array, RunResult, scored
 from parties.reader.schema import Label, Schema
 from parties.reader.views import by_range
 from protocols.errors import ParameterError, PrivacyError
 from protocols.plan.held_out import HeldOut
+from protocols.plan.published import REACH
 from protocols.plan.run_plan import RunPlan
 from protocols.privacy.calibrate.one_sum import plan_sum, whole_mu
 from protocols.privacy.certificates.mechanism import Mechanism
@@ -198,8 +199,7 @@ def _with_inference(
         warning = without_table(error, sums)
         return replace(result, warnings=(*result.warnings, warning)), sums
     inference = replace(inference, notes=(*result.unmet, *inference.notes))
-    result = replace(result, inference=inference)
-    return (result if config.as_trained else _ended(result, inference.weights, data)), sums
+    return _ended(replace(result, inference=inference), inference.weights, data), sums
 
 
 def _ended(result: RunResult, weights: Array, data: PreparedData) -> RunResult:
@@ -207,4 +207,17 @@ def _ended(result: RunResult, weights: Array, data: PreparedData) -> RunResult:
     own = by_range(data.schema)
     x, _ = ranged(data.raw_test, own)
     scores = scored(result.model, weights, x, result.test_y, data.schema, result.test_offset)
-    return replace(result, weights=weights, view=RANGES, own_x=x, scores=scores)
+    # What training has left is made up for.
+    told, public = (
+        tuple(w for w in words if not w.startswith((UNCONVERGED, REACH)))
+        for words in (result.warnings, result.public_warnings)
+    )
+    return replace(
+        result,
+        weights=weights,
+        view=RANGES,
+        own_x=x,
+        scores=scores,
+        warnings=told,
+        public_warnings=public,
+    )

@@ -45,7 +45,7 @@ from protocols.exchange.transcript import Transcript
 from protocols.models.model import Model
 from protocols.models.registry import model_named
 from protocols.names import check_colluders_of_sums
-from protocols.plan.published import published
+from protocols.plan.published import published, reach_words
 from protocols.plan.run_plan import Member, RunPlan
 from protocols.privacy.calibrate.calibration import Calibration, calibrate
 from protocols.privacy.laws.seeded import SeededRandomness
@@ -279,6 +279,7 @@ def compare(
         *found.notes,
         *unproven_warnings(plan, data.schema.norm_bound),
         *missing_words(outcome.missing),
+        *filter(None, [reach_words(plan, outcome.weights)]),
     )
 
     def judged(model: Model, weights: Array, rows: Array = test.x) -> Figures:

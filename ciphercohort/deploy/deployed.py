@@ -33,7 +33,7 @@ from protocols.errors import ParameterError
 from protocols.exchange.serialise import from_plain
 from protocols.exchange.transcript import verify
 from protocols.plan.kinds import plan_from_dict
-from protocols.plan.published import published
+from protocols.plan.published import published, reach_words
 from protocols.plan.run_plan import Member, RunPlan
 from protocols.privacy.calibrate.calibration import calibrate
 from protocols.privacy.calibrate.figures import Wanted
@@ -178,6 +178,7 @@ def finished_run(settings: Settings, session: str) -> DeployedRun:
         costs=costs,
         missing=_outcome(folder)["missing"],
         exact_sums=plan.opens_exact_sums,
+        notes=tuple(filter(None, [reach_words(plan, released)])),
     )
     for name, text in release.documents().items():
         write_text(folder / name, text)

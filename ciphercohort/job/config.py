@@ -375,6 +375,11 @@ class SimulationConfig(
                 f"inference with model={self.model!r}: standard errors are known of "
                 f"{', '.join(WITH_INFERENCE)}"
             )
+        if self.inference and self.as_trained:
+            raise ParameterError(
+                "as_trained with inference: the model of a run is that of its table of "
+                "coefficients; leave one of them out"
+            )
         if self.evaluate and not self.held_out:
             raise ParameterError(
                 "evaluate needs rows that training does not use: add --held-out 0.2"

@@ -165,4 +165,5 @@ class SimulateOptions(PlanOptions, total=False):
     out: FilePath | None
     keep_messages: bool | None
     evaluate: bool | None
+    as_trained: bool | None
     however_noisy: bool | None

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from ciphercohort.after.judged import Evaluation
 
 Array = NDArray[np.float64]
+UNCONVERGED = "training has not converged"
+"""How a warning of that begins."""
 
 
 class Figures(dict[str, Any]):
