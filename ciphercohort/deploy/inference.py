@@ -21,6 +21,7 @@ from ciphercohort.deploy.deployed import (
     shared_schema,
     transcript_head,
 )
+from ciphercohort.job.config import DEFAULT_DELTA
 from ciphercohort.job.layout import INFERENCE, TABLE
 from ciphercohort.results.documents import to_json, write_text
 from ciphercohort.results.exact_sums import exact_fields
@@ -116,8 +117,8 @@ def infer_deployed(
     drive: Drive,
     *,
     epsilon: float | None,
-    delta: float,
-    colluders: int,
+    delta: float = DEFAULT_DELTA,
+    colluders: int = 0,
     first: str | None = None,
 ) -> tuple[Path, Inference]:
     """A table of coefficients at a model, over the rows of all admitted parties.

@@ -129,6 +129,7 @@ class DeployOptions(TypedDict, total=False):
     held_out: float | None
     profile: str | None
     ring_dim: int | None
+    as_trained: bool | None
 
 
 class PlanOptions(DeployOptions, total=False):
@@ -165,5 +166,4 @@ class SimulateOptions(PlanOptions, total=False):
     out: FilePath | None
     keep_messages: bool | None
     evaluate: bool | None
-    as_trained: bool | None
     however_noisy: bool | None
