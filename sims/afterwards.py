@@ -22,6 +22,7 @@ from ciphercohort.results.result import UNCONVERGED, Array, RunResult, scored
 from parties.reader.schema import Label, Schema
 from parties.reader.views import by_range
 from protocols.errors import ParameterError, PrivacyError
+from protocols.exchange.labels import RANGES_VIEW
 from protocols.plan.held_out import HeldOut
 from protocols.plan.published import REACH
 from protocols.plan.run_plan import RunPlan
@@ -31,7 +32,6 @@ from protocols.privacy.certificates.sums import MECHANISM_SHARE
 from protocols.privacy.loss.accounting import compose
 from protocols.statistics.evaluation.figures import LEAST
 from protocols.statistics.inference.budget import EVALUATION_SHARE, TRAINING_SHARE, left_mu
-from protocols.sums.one_sum import RANGES
 from sims.party_process import PartySpec
 from sims.prepare import PreparedData
 from sims.simulated_sums import Sums, ranged, shards_by_range, with_shards
@@ -215,7 +215,7 @@ def _ended(result: RunResult, weights: Array, data: PreparedData) -> RunResult:
     return replace(
         result,
         weights=weights,
-        view=RANGES,
+        view=RANGES_VIEW,
         own_x=x,
         scores=scores,
         warnings=told,

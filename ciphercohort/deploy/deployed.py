@@ -31,6 +31,7 @@ from coordinator.settings import SCHEMA, Settings
 from coordinator.status import read_status
 from parties.reader.schema import Schema
 from protocols.errors import ParameterError
+from protocols.exchange.labels import RANGES_VIEW
 from protocols.exchange.serialise import from_plain
 from protocols.exchange.transcript import verify
 from protocols.plan.kinds import plan_from_dict
@@ -40,7 +41,6 @@ from protocols.privacy.calibrate.calibration import calibrate
 from protocols.privacy.calibrate.figures import Wanted
 from protocols.privacy.certificates.mechanism import Mechanism
 from protocols.sums.objectives import MomentObjective
-from protocols.sums.one_sum import RANGES
 from protocols.sums.plan import GradientPlan
 
 UNKNOWN = "00" * 32
@@ -182,7 +182,7 @@ def finished_run(settings: Settings, session: str, table: Inference | None = Non
         schema=schema,
         schema_from=GIVEN,
         weights=weights if table is None else table.weights,
-        view="" if table is None else RANGES,
+        view="" if table is None else RANGES_VIEW,
         inference=None if table is None else table.released(),
         released=released,
         scaling=scaling,

@@ -44,7 +44,7 @@ class ReleasedModel:
     targets (schema.num_features, outputs), for scaled rows, bias last; model: its name, see
     `protocols.models.registry`; session: of the run; insecure: trained on a toy ring;
     schema_from: whether the schema was read from the rows that it was trained on; view: what rows
-    the weights are for, RANGES: those of `by_range`, empty: as they were trained on.
+    the weights are for, "ranges": those of `by_range`, empty: as they were trained on.
 
     Raises:
         ParameterError: the weights do not fit the schema, or there is no such model.

@@ -21,12 +21,12 @@ from parties.reader.look import filled_words
 from parties.reader.schema import Classes, Label, Schema, Targets
 from parties.reader.views import by_range
 from protocols.errors import SchemaError
+from protocols.exchange.labels import RANGES_VIEW
 from protocols.models.model import Model
 from protocols.models.registry import model_named
 from protocols.plan.run_plan import RunPlan
 from protocols.privacy.search.rescale import Scaling
 from protocols.statistics.evaluation.figures import LEAST
-from protocols.sums.one_sum import RANGES
 
 if TYPE_CHECKING:
     from ciphercohort.after.inference import Inference
@@ -90,8 +90,8 @@ def encoding_of(schema: Schema, view: str) -> Schema:
     Raises:
         SchemaError: there is no such view.
     """
-    if view not in ("", RANGES):
-        raise SchemaError(f"view={view!r} of a model is not {RANGES!r}: take a newer release")
+    if view not in ("", RANGES_VIEW):
+        raise SchemaError(f"view={view!r} of a model is not {RANGES_VIEW!r}: take a newer release")
     return by_range(schema) if view else schema
 
 

@@ -120,25 +120,8 @@ def lffr_values(sheet: RowsSheet, rows: Array, targets: Array, noise: Array) -> 
     return [repeated, LIFT * repeated, LIFT * terms, np.array(side)]
 
 
-<<<<<<< HEAD
-def gram_values(
-    sheet: RowsSheet, rows: Array, targets: Array, noise: Array, weight: Array | float
-) -> list[Array]:
-    """See `scaled_sums`; of rows that a matrix has changed nothing is known but their norm."""
-    most = sheet.most
-    if sheet.matrix:
-        rows, most = np.asarray(rows @ np.array(sheet.matrix)), math.inf
-    _hold(sheet, rows, targets)
-    if sheet.gamma:
-        targets = logit(sheet.gamma * targets + (1 - sheet.gamma) / 2)
-    targets = np.asarray(targets).reshape(len(rows), -1)
-    bounds = (math.sqrt(sheet.num_features), sheet.target_bound) if sheet.law else None
-    sums = gram_sums(rows, targets, noise, weight, bounds, sum(sheet.rows), sheet.bits, most)
-    return scaled_sums(sums, sheet.scale, sheet.row_sums)
-=======
 def hold_rows(sheet: RowsSheet, rows: Array, targets: Array) -> None:
     """Refuse what is beyond the sheet; written so that what is not a number is refused.
->>>>>>> main
 
     Raises:
         DataError, PolicyError: a target, or a row.

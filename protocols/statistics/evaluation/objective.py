@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from parties.kernel.sums.tables import Bins, Judged
+from protocols.exchange.labels import RANGES_VIEW
 from protocols.exchange.serialise import to_plain
 from protocols.models.registry import model_named
-from protocols.sums.one_sum import RANGES, OneSum
+from protocols.sums.one_sum import OneSum
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,7 +56,7 @@ class EvaluationObjective(OneSum):
     @property
     def view(self) -> str:  # type: ignore[override]
         """The model's."""
-        return RANGES if self.of_ranges else ""
+        return RANGES_VIEW if self.of_ranges else ""
 
     @property
     def alone(self) -> tuple[str, ...]:
