@@ -215,6 +215,7 @@ def _ended(result: RunResult, weights: Array, data: PreparedData) -> RunResult:
     return replace(
         result,
         weights=weights,
+        trained=(result.weights, result.scores),
         view=RANGES_VIEW,
         own_x=x,
         scores=scores,

@@ -77,7 +77,7 @@ class Inference:
     rounds: int
     budget: tuple[float, float] | None
     mechanisms: tuple[Mechanism, ...] = field(repr=False)
-    weights: Array = field(repr=False)
+    weights: Array = field(default_factory=lambda: np.zeros(0), repr=False)
     notes: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
 

@@ -396,7 +396,7 @@ class SimulationConfig(
     def is_unclipped(self) -> bool:
         """Whether rows stay as long as they are, where the schema is not given: nothing asks."""
         asked = self.update or self.epsilon is not None or self.protocol not in UNDER_CKKS
-        return not asked and self.model == "logistic"
+        return not asked and self.model == "logistic" and self.batches == 1
 
     @property
     def ends_at_maximum(self) -> bool:

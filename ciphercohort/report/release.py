@@ -194,11 +194,18 @@ class Release:
             "transcript": self.transcript_head,
             "security_bits": self.plan.security_bits,
             "privacy": privacy_figures(self.plan),
+            **self._moment(),
             **self._whole(),
             "inputs": stated(self.schema_from),
             "unmet": list(self.unmet),
             "noise": self.noise,
         }
+
+    def _moment(self) -> dict[str, Any]:
+        """Promise of the sum that whitened the rows of a run without privacy."""
+        moment = getattr(self.plan, "moment_privacy", None)
+        fields = ("epsilon", "delta", "colluders")
+        return {"second_moment": {f: getattr(moment, f) for f in fields}} if moment else {}
 
     def _whole(self) -> dict[str, Any]:
         return {WHOLE: self.promise.to_dict()} if self.promise else {}

@@ -98,12 +98,12 @@ def metrics_lines(result: RunResult) -> Iterator[dict[str, Any]]:
         test_rows; rows and clamped by party; noise; transcript: head of the hash chain;
         total_seconds, peak_memory_mb: of all owners and the coordinator.
     """
-    costs = result.costs
+    costs, (weights, scores) = result.costs, result.as_trained
     for metrics, seconds in zip(result.iterations, costs.iteration_seconds, strict=True):
         yield {"kind": "iteration", **metrics, "seconds": seconds}
     yield {
         "kind": "final",
-        "decrypted": {**result.trained_scores, "weights": result.trained.tolist()},
+        "decrypted": {**scores, "weights": weights.tolist()},
         **({"ended": {**result.scores, "weights": result.weights.tolist()}} if result.view else {}),
         "twin": {**result.twin, "weights": result.twin_weights.tolist()},
         "optimum": {**result.optimum, "weights": result.optimum_weights.tolist()},

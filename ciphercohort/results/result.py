@@ -172,36 +172,34 @@ class RunResult(Shown):
 
     schema_from: whether the schema was read from these rows.
 
-    weights: of the model that is released, scaled units, bias last, shape (d,), of targets and of
-    several classes (d, c), on rows of `view`; trained: as trained, their known bias taken out by
-    `scaling`, None: none is known; released: as decrypted; twin_weights: of the
-    plaintext twin with the same noise and polynomial, in the same way; optimum_weights: what plain
-    training on the same rows gives, as they are and in the data's own units, see `Model.reference`;
-    clipped_optimum_weights: on rows as owners encrypt them; scores, twin, optimum, clipped_optimum:
-    on the test rows; iterations: the twin's course, see `Course`; test_x, test_y: encoded test
-    rows, own_x: the same as the released model scores them, test_raw: in their own units, bias
-    last (for plots); test_offset: of their scores;
-    clamped: rows and values clamped, by party; warnings: sentences for the reader;
-    public_warnings: those of them that follow from public figures alone; noise: "none", "system" or
-    "seeded (NOT PRIVATE)"; missing: parties that others stood in for; inference: standard errors,
-    evaluation: on rows that were held back, where they were asked for; promise: of training
-    and these together, None without privacy; filled: empty cells that the schema fills
-    in, by column, None where few rows have or lack one; exact_sums: whether sums over rows were
-    opened without noise.
+    weights: of the model that is released, scaled units, bias last, shape (d,), of targets and
+    of several classes (d, c), on rows of `view`, their known bias taken out by `scaling`, None:
+    none is known; trained: weights and scores as trained, where the model is that of a table;
+    released: as decrypted; twin_weights: of the plaintext twin with the same noise and
+    polynomial, in the same way; optimum_weights: what plain training on the same rows gives, as
+    they are and in the data's own units, see `Model.reference`; clipped_optimum_weights: on
+    rows as owners encrypt them; scores, twin, optimum, clipped_optimum: on the test rows;
+    iterations: the twin's course, see `Course`; test_x, test_y: encoded test rows, own_x: the
+    same as such a model scores them, test_raw: in their own units, bias last (for plots);
+    test_offset: of their scores; clamped: rows and values clamped, by party; warnings:
+    sentences for the reader; public_warnings: those of them that follow from public figures
+    alone; noise: "none", "system" or "seeded (NOT PRIVATE)"; missing: parties that others stood
+    in for; inference: standard errors, evaluation: on rows that were held back, where they were
+    asked for; promise: of training and these together, None without privacy; filled: empty
+    cells that the schema fills in, by column, None where few rows have or lack one; exact_sums:
+    whether sums over rows were opened without noise.
     """
 
     plan: RunPlan
     schema: Schema
     schema_from: SchemaFrom
     weights: Array
-    trained: Array
     released: Array
     scaling: Scaling | None
     twin_weights: Array
     optimum_weights: Array
     clipped_optimum_weights: Array
     scores: Figures
-    trained_scores: Figures
     twin: Figures
     optimum: Figures
     clipped_optimum: Figures
@@ -209,7 +207,6 @@ class RunResult(Shown):
     costs: Costs
     rows_by_party: dict[str, int]
     test_x: Array = field(repr=False)
-    own_x: Array = field(repr=False)
     test_raw: Array = field(repr=False)
     test_y: Array = field(repr=False)
     clamped: dict[str, dict[str, Any]]
@@ -228,6 +225,8 @@ class RunResult(Shown):
     filled: dict[str, int | None] = field(default_factory=dict)
     exact_sums: bool = False
     view: str = ""
+    trained: tuple[Array, Figures] | None = field(default=None, repr=False)
+    own_x: Array | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         """One line for a person; no rows, no weights."""
@@ -248,9 +247,14 @@ class RunResult(Shown):
 
     def own_scores(self) -> Array:
         """Of the test rows, by the released model."""
-        x = shifted(self.own_x, self.test_offset)
+        x = shifted(self.test_x if self.own_x is None else self.own_x, self.test_offset)
         scores: Array = x @ with_offset(self.weights, x)
         return scores
+
+    @property
+    def as_trained(self) -> tuple[Array, Figures]:
+        """Weights, on rows as they were trained on, and scores."""
+        return self.trained or (self.weights, self.scores)
 
     def test_scores(self, weights: Array, raw: bool = False) -> Array:
         """Of the test rows; raw: weights are of rows in the data's own units."""
@@ -331,7 +335,7 @@ class RunResult(Shown):
     @property
     def max_abs_diff_to_twin(self) -> float:
         """Largest difference of a weight to the twin's, scaled units."""
-        return float(np.abs(self.trained - self.twin_weights).max())
+        return float(np.abs(self.as_trained[0] - self.twin_weights).max())
 
     @property
     def filled_words(self) -> str:

@@ -121,12 +121,13 @@ def _usual(figures: PublicFigures, wanted: Wanted) -> Wanted:
     Public figures alone decide: whether the data are whitened is known before they are asked.
     """
     model, private = model_named(wanted.model), wanted.epsilon is not None
-    if not private and not wanted.ridge and wanted.model in QUIET.get(wanted.protocol, ()):
+    in_batches = wanted.batches > 1 and wanted.protocol == ENCRYPTED_MODEL
+    quiet_here = wanted.model in QUIET.get(wanted.protocol, ()) and not in_batches
+    if not private and not wanted.ridge and quiet_here:
         quiet = replace(wanted, update="nag", moment_epsilon=wanted.moment_epsilon or USUAL_MOMENT)
         if figures.num_features <= MOST_FEATURES:
             return quiet
     usual = replace(wanted, update=(private and model.private_update) or model.update)
-    in_batches = wanted.batches > 1 and wanted.protocol == ENCRYPTED_MODEL
     if wanted.model == "logistic" and (figures.offset_reach or in_batches):
         # The barrier's theorem knows of no offsets, and is about all rows.
         return replace(wanted, update="nag")

@@ -172,7 +172,6 @@ def test_as_trained_says_how_far_it_may_be(tmp_path: Path) -> None:
     told = [note for note in found.public_warnings if note.startswith("this model is as trained")]
     assert len(told) == 1
     stated = float(re.findall(r"up to ([\d.e+]+) standard errors", told[0])[0])
-    x, y = found.clipped_optimum_weights, found.trained
-    assert stated > 0 and np.isfinite(x - y).all()
+    assert 0 < stated < 1e3
     page = (tmp_path / "run/release/report.html").read_text()
     assert "standard errors from the maximum" in page
