@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ciphercohort.results.result import (
+    FAR,
     UNCONVERGED,
     Course,
     Figures,
@@ -82,14 +83,14 @@ class Twin:
 def twin_of(plan: RunPlan, data: PreparedData, specs: Specs) -> Twin:
     """The plan in float64, with the parties' own noise."""
     found = _TWINS[type(plan)](plan, data, specs)
-    told = _far(plan, data, found.weights)
-    # One sentence: a mean loss is near its least long before coefficients are.
-    kept = tuple(w for w in found.warnings if not w.startswith(UNCONVERGED) or not told)
-    return replace(found, warnings=(*told, *kept))
+    return replace(found, warnings=(*_far(plan, data, found.weights), *found.warnings))
 
 
 def _far(plan: RunPlan, data: PreparedData, weights: Floats) -> tuple[str, ...]:
-    """Without noise, of models whose standard errors are known: how far coefficients are off."""
+    """Without noise, of models whose standard errors are known: how far coefficients are off.
+
+    A mean loss is near its least long before they are.
+    """
     known = plan.model in KNOWN_ERRORS and plan.privacy is None
     if not known or data.offsets.any() or len(weights) != data.rows.shape[1]:
         return ()
@@ -100,7 +101,7 @@ def _far(plan: RunPlan, data: PreparedData, weights: Floats) -> tuple[str, ...]:
     if found is None or found.errors <= MOST_ERRORS:
         return ()
     return (
-        f"{UNCONVERGED}: after {plan.rounds} iterations of {plan.figures()['update']} "
+        f"{FAR}: after {plan.rounds} iterations of {plan.figures()['update']} "
         f"{found.words(data.schema.feature_names, weights, best)}; take --inference, which ends at "
         "the maximum, more --iterations, or leave --update and --ridge out",
     )

@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ciphercohort.job.config import SimulationConfig
 from ciphercohort.job.inputs import GIVEN, INFERRED, InferredSchemaWarning, unmet
-from ciphercohort.results.result import UNCONVERGED, RunResult, encoding_of
+from ciphercohort.results.result import FAR, UNCONVERGED, RunResult, encoding_of
 from parties.reader.schema import Schema
 from parties.reader.shard import encode_scored, encode_shard
 from parties.reader.table import read_table
@@ -143,7 +143,7 @@ class FederatedEstimator(BaseEstimator, ABC):
             warnings.warn(told, InferredSchemaWarning, stacklevel=2)
         data = shards.encode(tables, schema, self.schema_from_, notes)
         result = run(config, data, root, self._report)
-        for told in (w for w in result.warnings if w.startswith(UNCONVERGED)):
+        for told in (w for w in result.warnings if w.startswith((FAR, UNCONVERGED))):
             warnings.warn(told, ConvergenceWarning, stacklevel=2)
         self._keep(result)
         self.n_iter_ = result.plan.rounds

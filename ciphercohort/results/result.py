@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from ciphercohort.after.judged import Evaluation
 
 Array = NDArray[np.float64]
-UNCONVERGED = "training has not converged"
-"""How a warning of that begins."""
+UNCONVERGED, FAR = "training has not converged", "coefficients are not at the maximum"
+"""How warnings of that begin: by what training minimises, and in standard errors."""
 
 
 class Figures(dict[str, Any]):

@@ -216,10 +216,8 @@ class RowsPlan(CircuitPlan):
         return (rows * (2 * y - 1)[:, None], np.ones_like(y)) if self.signed else (rows, y)
 
     def decode(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Weights of the owners' rows, from those of what is encrypted, shape (d,) or (d, 1)."""
-        if self.whitening is None:
-            return weights
-        return self.whitening.decode(weights.reshape(-1)).reshape(weights.shape)
+        """Weights of the owners' rows, from those of what is encrypted, shape (d,) or (d, c)."""
+        return weights if self.whitening is None else self.whitening.decode(weights.T).T
 
     @property
     def decoded_gain(self) -> float:

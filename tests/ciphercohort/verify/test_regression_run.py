@@ -263,7 +263,9 @@ def test_two_parties_at_128_bits(tables: Tables) -> None:
 def test_training_that_has_not_converged_says_so(tables: Tables, runs: Runs, model: str) -> None:
     """Two iterations leave much; the default of sums leaves nothing to tell."""
     words = ("--model", model, "--no-privacy", "--profile", "fast-insecure", "--json")
-    few = json.loads(tables.simulate(*words, "--iterations", "2").stdout)["warnings"]
+    few = json.loads(tables.simulate(*words, "--iterations", "2", "--as-trained").stdout)[
+        "warnings"
+    ]
     told = [w for w in few if "has not converged: 2 iterations leave" in w]
     assert len(told) == 1 and "--iterations" in told[0]
     assert not any("converged" in w for w in runs("linear").summary["warnings"])
