@@ -140,7 +140,13 @@ def test_twelve_iterations_reach_the_optimum(protocol: str, rows: int) -> None:
     """Log loss of the training rows within .003 of scikit-learn's, on columns of all scales."""
     frame = lopsided_frame(rows)
     config = SimulationConfig(
-        data=frame, label="y", protocol=protocol, profile="fast-insecure", test_share=0, seed=1
+        data=frame,
+        label="y",
+        protocol=protocol,
+        profile="fast-insecure",
+        test_share=0,
+        seed=1,
+        as_trained=True,
     )
     result = simulate(config)
     assert result.plan.rounds <= 12 and result.schema.row_norm is None
