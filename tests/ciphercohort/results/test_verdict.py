@@ -84,7 +84,8 @@ def test_every_output_of_a_run_and_of_an_evaluation_says_it(model: str, tmp_path
     page = (tmp_path / "run/private/report.html").read_text()
     assert "no better than the" in page.partition("<header>")[2].partition("</header>")[0]
     mailed = tmp_path / "run/release"
-    assert not [f for f in mailed.iterdir() if b"no better than" in f.read_bytes()]
+    files = [path for path in mailed.rglob("*") if path.is_file()]
+    assert not [f for f in files if b"no better than" in f.read_bytes()]
     again = cohort(
         "evaluate", "--model", tmp_path / "run", "--data", tmp_path / "test.csv",
         "--out", tmp_path / "judged",
