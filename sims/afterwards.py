@@ -32,6 +32,7 @@ from protocols.privacy.certificates.sums import MECHANISM_SHARE
 from protocols.privacy.loss.accounting import compose
 from protocols.statistics.evaluation.figures import LEAST
 from protocols.statistics.inference.budget import EVALUATION_SHARE, TRAINING_SHARE, left_mu
+from sims.held_out import otherwise_encoded
 from sims.party_process import PartySpec
 from sims.prepare import PreparedData
 from sims.simulated_sums import Sums, ranged, shards_by_range, with_shards
@@ -94,8 +95,10 @@ def follow(
         spent = (*spent, *sums.mechanisms)
     if config.evaluate:
         begin("evaluation")
-        seen = shards_by_range(whole, private=False) if result.view else whole.shards
-        own = with_shards(specs, seen)
+        own = dict(specs)
+        if result.view:
+            seen = shards_by_range(whole, private=False)
+            own = {name: otherwise_encoded(spec, seen[name]) for name, spec in specs.items()}
         result, sums = _with_evaluation(config, own, result, spent, folder)
         followed["evaluation"] = sums
     return replace(result, promise=_promise(config, result, followed))

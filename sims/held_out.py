@@ -12,12 +12,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pandas as pd
 
 from ciphercohort.job.layout import HELD_BACK, PRIVATE
 from ciphercohort.results.documents import to_json
 from parties.coins import Coin, Coins
+from parties.reader.shard import Shard
 from protocols.errors import DataError, ParameterError
 from protocols.exchange.documents import Checked, parse_json, read
 from protocols.exchange.private_files import write_private
@@ -119,3 +121,13 @@ def used(
         kept.append(start + rows)
         start += shard.rows
     return replace(data, shards=shards, raw=data.raw[np.concatenate(kept)])
+
+
+def otherwise_encoded(spec: PartySpec, shard: Shard) -> PartySpec:
+    """The same owner with its whole table encoded otherwise, row by row: its coins go with it."""
+    coins = spec.coins
+    if coins is not None:
+        rows = shard.fingerprint()
+        kept = {draw: msgspec.structs.replace(coin, rows=rows) for draw, coin in coins.kept.items()}
+        coins = Coins(SystemRandomness(), kept)
+    return replace(spec, shard=shard, coins=coins)

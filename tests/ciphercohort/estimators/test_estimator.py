@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import cross_val_score
 from sklearn.utils import estimator_checks
 
@@ -291,6 +291,7 @@ def test_no_warning_but_a_note_where_the_schema_is_inferred() -> None:
     table = pd.DataFrame(X, columns=list("abc")).assign(patient_id=np.arange(100, 140))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.simplefilter("ignore", ConvergenceWarning)
         model = fast(iterations=1).fit(table, y)
     assert any("patient_id" in note for note in model.notes_)
 

@@ -172,7 +172,7 @@ def correlated(rows: int = 300) -> pd.DataFrame:
     return pd.DataFrame(table)
 
 
-@pytest.mark.parametrize("model", GRAM_MODELS)
+@pytest.mark.parametrize("model", sorted({*GRAM_MODELS} - {"linear"}))  # it has whitened rows
 def test_default_settings_converge(model: str) -> None:
     """R^2 within .02 of least squares on test rows; a quarter of the rounds misses it."""
     config = SimulationConfig(data=correlated(), model=model, targets=("copper",), epsilon=None)

@@ -91,7 +91,7 @@ def test_the_plan_without_privacy() -> None:
     assert plan_from_dict(plan.to_dict()) == plan
     assert (plan.outputs, plan.rounds, plan.ridge, plan.privacy) == (2, 7, 0.01, None)
     assert plan.schema["targets"] == ["cost", "days"] and plan.task.row_sums
-    assert found.certificate is None and planned().rounds == 60
+    assert found.certificate is None and planned().rounds == 12
 
 
 def test_the_ring_is_the_smallest_and_wide_matrices_take_blocks() -> None:

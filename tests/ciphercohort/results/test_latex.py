@@ -97,5 +97,9 @@ def test_every_output_is_known() -> None:
         for path in (root / folder).rglob("*.py")
     }
     writing = {path for path, text in sources.items() if re.search(r"\\begin\{|to_latex\(", text)}
-    assert writing == {"ciphercohort/after/inference_table.py", "sims/lab/studies/noise/paper.py"}
+    assert writing == {
+        "ciphercohort/after/inference_table.py",
+        "ciphercohort/study/tables.py",
+        "sims/lab/studies/noise/paper.py",
+    }
     assert all("from ciphercohort.results.latex import" in sources[path] for path in writing)

@@ -86,7 +86,7 @@ def test_a_constant_column_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("update", "rounds", "warns"), [("", 3, True), ("quadratic-nag", 20, False)]
+    ("update", "rounds", "warns"), [("nag", 3, True), ("quadratic-nag", 20, False)]
 )
 def test_a_run_that_stops_short_of_it_says_so_first(update: str, rounds: int, warns: bool) -> None:
     """Without noise; the loss that is possible is scikit-learn's on the training rows."""
