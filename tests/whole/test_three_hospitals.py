@@ -31,7 +31,7 @@ from ciphercohort.cli.app import app
 from ciphercohort.deploy import drive, flower_commands
 from ciphercohort.deploy.supervise import child
 from coordinator.certificates import CA, make_certificates
-from tests.flower.deployment import _stray
+from tests.support.processes import stray
 from tests.support.scripts import load
 
 BIN = Path(sys.executable).parent
@@ -104,7 +104,7 @@ def test_deployed_and_simulated_give_the_same_model(
     assert "SuperNode of hospital-a" in told.err  # of its process
     assert "ended with code" not in told.err  # a start without what looks like an error
     assert told.err.count("do not restart the agent") == len(example.NAMES)
-    assert not _stray(tmp_path)
+    assert not stray(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
             time.monotonic() + 60, print, lambda: drive.register_missing(centre.settings)
         )
         yield Hosts(home, centre, parties, training)
-    assert not _stray(home)
+    assert not stray(home)
 
 
 def test_hosts_from_python(hosts: Hosts) -> None:

@@ -31,7 +31,7 @@ from protocols.rows.training import PlainGradient, train_plain
 from protocols.sums.objectives import RowObjective
 from protocols.sums.plan import GradientPlan, read_point, run_rule
 from protocols.updates.momentum import GradientDescent, Nesterov
-from sims.lab.studies import epsilon as study
+from tests.support.plans import sums
 
 LENGTH = 3
 
@@ -177,9 +177,7 @@ def test_a_share_rarely_leaves_forty_scales(honest: int) -> None:
 
 
 def test_a_range_that_noise_leaves_is_no_plan() -> None:
-    plan = study.plan_of(
-        study.Case(protocol="secure-aggregation", update="gd", mechanism="laplace")
-    )
+    plan = sums(mechanism="laplace")
     coarse = replace(plan.cipher, scale_bits=plan.cipher.scale_bits + 3)
     with pytest.raises(ParameterError, match="40 noise scales"):
         replace(plan, cipher=coarse)
