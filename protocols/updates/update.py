@@ -39,7 +39,8 @@ class Update(ABC):
 
     kind: its name in a plan; words: what a report calls it; rounds: iterations T >= 1; curvature:
     of the quadratic gradient B^-1 grad, which whoever drives the rule multiplies; None without;
-    default_rounds: T on encrypted rows without privacy, where none is given.
+    default_rounds: T on encrypted rows without privacy, where none is given; usual_rate: the
+    learning rate where none is given; None: 1 / L, L the smoothness of the loss.
 
     Raises:
         ParameterError: a field is out of range; the message names it.
@@ -49,6 +50,7 @@ class Update(ABC):
     kind: ClassVar[str]
     words: ClassVar[str]
     default_rounds: ClassVar[int] = 20
+    usual_rate: ClassVar[float | None] = None
     rounds: int
     curvature: Curvature | None = None
 

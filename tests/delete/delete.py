@@ -16,11 +16,12 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.delete.table import Room
+from tests.delete.table import LABORATORY, Room
 from tests.rooms.rooms import tracked
 from tests.support.scripts import ROOT
 
@@ -106,11 +107,24 @@ def _named_in(path: Path) -> frozenset[str]:
     return frozenset(names((ROOT / path).read_text()))
 
 
+def whole(room: Room) -> Room:
+    """A room with what goes along."""
+    if not room.studied:
+        return room
+    return replace(
+        room,
+        has=(*room.has, *LABORATORY.has),
+        lines={**room.lines, **LABORATORY.lines},
+        tests=(*room.tests, *LABORATORY.tests),
+    )
+
+
 def edges(room: Room) -> set[str]:
     """Files of the rest that still import something of a room.
 
     `tests/house` names modules to keep others away from them, and is let off.
     """
+    room = whole(room)
     gone = files_of((*room.has, *room.tests))
     modules = {module_of(path) for path in gone if path.suffix == ".py"}
 
@@ -132,6 +146,7 @@ def edges(room: Room) -> set[str]:
 @contextmanager
 def removed(room: Room) -> Iterator[Path]:
     """A copy of the checkout without a room, while it is open."""
+    room = whole(room)
     gone = files_of((*room.has, *room.tests))
     with TemporaryDirectory(prefix="without-") as folder:
         copy = Path(folder)
@@ -177,6 +192,6 @@ def rest_works(room: Room, tests: Sequence[str] = ("tests",), *more: str) -> Non
         raise RoomError(f"imported by {', '.join(sorted(found))}")
     with removed(room) as copy:
         kept = [path for path in tests if (copy / path).exists()]
-        single = (f"--deselect={name}" for name in room.tests if "::" in name)
+        single = (f"--deselect={name}" for name in whole(room).tests if "::" in name)
         options = ("-q", "-p", "no:cacheprovider", f"--ignore={HERE}", *single, *more)
         run(copy, "-c", BOTH, *DEMO, "--", *options, *kept)

@@ -34,6 +34,7 @@ from protocols.rows.curvature import Curvature, largest_row_sum
 from protocols.rows.plan import RowsPlan
 from protocols.steps import refresh as refreshing
 from protocols.updates.barrier import Barrier
+from protocols.updates.registry import RULES
 from tests.protocols import lffr_session
 from tests.protocols.gram import test_gram_plan
 from tests.protocols.slot_machine import Seen, Slots, packed, seen_slots
@@ -115,7 +116,7 @@ HB = {"kind": "hb", "rounds": 4, "learning_rate": 1.0, "momentum": 0.5, "ridge":
 SC = {"kind": "nag-sc", "rounds": 4, "mu": 0.1, "smoothness": 1.0, "ridge": 0.1,
       "step_scale": 1.0, "division": "uniform"}  # fmt: skip
 MASG = {**SC, "kind": "masg", "first_stage": 2, "p": 1.0}
-QUADRATIC = {"kind": "quadratic-nag", "rounds": 2, "schedule": "geometric", "extra": 0.0,
+QUADRATIC = {"kind": "quadratic-nag", "rounds": 2, "schedule": "geometric", "learning_rate": 1.0,
              "decay": 0.9, "first_alpha": 1.0}  # fmt: skip
 
 
@@ -135,8 +136,6 @@ CASES: dict[str, Callable[[], Any]] = {
     "exp": lambda: of_exp(GD),
     "exp-parts": lambda: of_exp(NAG, features_per_ciphertext=2),
     "hb": of_rows(lambda: HB),
-    "nag-sc": of_rows(lambda: SC),
-    "masg": of_rows(lambda: MASG),
     "quadratic": of_rows(quadratic, radius=30.0, degree=3),
     "quadratic-parts": of_rows(quadratic, radius=30.0, degree=3, features_per_ciphertext=2),
     "barrier": of_barrier,
@@ -145,6 +144,9 @@ CASES: dict[str, Callable[[], Any]] = {
     "lffr-rate": lambda: of_lffr(curvature=None, learning_rate=1.5, ridge=0.1),
     "lffr-noise": lambda: of_lffr(curvature=None, learning_rate=1.0, privacy=NOISE),
 }
+for rule in (SC, MASG):
+    if rule["kind"] in RULES:
+        CASES[str(rule["kind"])] = of_rows(lambda rule=rule: rule)  # type: ignore[misc]
 for fast in (False, True):
     CASES |= {
         f"linear{'-fast' * fast}": partial(of_gram, accelerated=fast),

@@ -34,7 +34,7 @@ from tests.protocols.sums.test_one_sum import FIGURES, PROMISE, SUMS
 Array = np.ndarray[Any, Any]
 Case = tuple[GradientPlan, int, Callable[[Array, Array], Any]]
 D, CLASSES, BOUND = 4, 3, 2.0
-CURVED = {"kind": "quadratic-nag", "rounds": 2, "schedule": "geometric", "extra": 0.0,
+CURVED = {"kind": "quadratic-nag", "rounds": 2, "schedule": "geometric", "learning_rate": 1.0,
           "decay": 0.9, "first_alpha": 1.0,
           "curvature": {"offset": 0.02, "high": 2.0, "error": 1e-3, "constant": 0.25}}  # fmt: skip
 
