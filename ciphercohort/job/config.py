@@ -322,7 +322,7 @@ class OutputOptions:
     )
     keep_messages: bool = option(
         False,
-        "Keep every message, for cohort audit transcript. At 128 bits about 90 MB per party and "
+        "Keep every message, for cohort verify. At 128 bits about 90 MB per party and "
         "4 MB an iteration; of an encrypted model 140 and 7.",
     )
 

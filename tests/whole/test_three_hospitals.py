@@ -158,8 +158,8 @@ def test_what_is_killed_comes_back_to_the_same_model(
     difference = np.abs(np.subtract(model["released"], simulated["released"])).max()
     assert difference < example.tolerance(folder) < 0.05
     assert json.loads((folder / "status.json").read_text())["attempts"] >= 2
-    audit = [str(COHORT), "audit", "transcript", str(folder)]
-    assert subprocess.run(audit, timeout=120).returncode == 0
+    verified = subprocess.run([str(COHORT), "verify", str(folder)], timeout=120)
+    assert verified.returncode == 0
 
 
 def wait_for(home: Path, step: str) -> str:
