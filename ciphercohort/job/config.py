@@ -35,7 +35,6 @@ from protocols.names import (
     UNDER_CKKS,
     protocol_name,
 )
-from protocols.privacy.loss.catalogue import NOISES
 from protocols.updates.registry import ANYWHERE, IN_THE_CLEAR, UPDATES, VARIANTS
 
 if TYPE_CHECKING:
@@ -205,11 +204,8 @@ class TrainingOptions:
     )
     schedule: str = of_sums(
         "cyclic",
-        "Of scd's batches: cyclic (public) or poisson (secret; gaussian).",
+        "Of scd's batches: cyclic (public) or poisson (secret).",
         choices=("cyclic", "poisson"),
-    )
-    mechanism: str = of_sums(
-        "gaussian", f"Privacy noise: {' or '.join(NOISES)}.", choices=tuple(NOISES)
     )
     seed: int | None = option(None, "Repeatable split and noise: NOT PRIVATE.")
     held_out: float = option(

@@ -80,11 +80,11 @@ from protocols.aggregate.words import (
     signed,
 )
 from protocols.errors import MessageError, PolicyError, ProtocolError
-from protocols.privacy.laws.polya import uniform_below_each
 from protocols.privacy.laws.randomness import (
     ExpandedRandomness,
     RandomSource,
     uniform_below,
+    uniform_below_each,
 )
 
 NONCE_BYTES, TAG_BYTES, KEY_BYTES = 12, 16, 32

@@ -47,7 +47,6 @@ class SumsChoice:
     objective: Objective
     cipher: AggregateParameters
     privacy: PrivacyPlan | None
-    mechanism: str
     noise_scales: tuple[float, ...]
     weights: tuple[float, ...] = ()
 
@@ -96,7 +95,7 @@ class Case:
     @property
     def noise(self) -> Noise:
         """Its law."""
-        return noise_of(self.wanted.mechanism)
+        return noise_of("gaussian")
 
     @property
     def weights(self) -> tuple[float, ...]:
@@ -151,7 +150,6 @@ def choose_sums(figures: PublicFigures, wanted: Wanted) -> SumsChoice:
             sigma=min(scales, default=0.0),
             sensitivity=objective.diameter(objective.queries(1)[-1]),
         ),
-        mechanism=wanted.mechanism,
         noise_scales=scales,
         weights=case.weights,
     )
@@ -172,7 +170,7 @@ def draft_sums(figures: PublicFigures, wanted: Wanted) -> Draft:
         model=wanted.model,
         length=figures.num_features * figures.outputs,
         weights=chosen.weights,
-        mechanism=chosen.mechanism,
+        mechanism="gaussian",
         noise_scales=chosen.noise_scales,
     )
     return Draft(plan, None)
@@ -205,13 +203,6 @@ def _check_options(wanted: Wanted) -> None:
     if wanted.update == "clipped-gd" and wanted.clip is None:
         raise ParameterError("update='clipped-gd' needs a clip: add --clip C, such as 0.5")
     if wanted.update == "scd":
-        secret = wanted.schedule == "poisson" and wanted.batches > 1
-        if secret and wanted.epsilon is not None and wanted.mechanism != "gaussian":
-            raise ParameterError(
-                f"mechanism={wanted.mechanism!r} with schedule='poisson': secret batches are "
-                "accounted for with Gaussian noise only; take --mechanism gaussian or --schedule "
-                "cyclic"
-            )
         if wanted.weights != "rows":
             raise ParameterError(
                 f"weights={wanted.weights!r}: update 'scd' adds steps up, it does not weigh parties"
@@ -292,7 +283,7 @@ def _noise_scales(case: Case, rule: Update, objective: Objective) -> tuple[float
     sensitivities = tuple(objective.diameter(query) * weight for query in queries)
     multipliers = _multipliers(case, rule, objective, wanted.epsilon)
     setting = SumSetting(
-        mechanism=wanted.mechanism,
+        mechanism="gaussian",
         sensitivities=sensitivities,
         scales=sensitivities,
         length=case.length,

@@ -34,7 +34,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.privacy.loss.fixed_batches import laplace_scale
 from protocols.updates.momentum import GradientDescent, HeavyBall
 from protocols.updates.strongly_convex import (
     MultiStage,
@@ -45,6 +44,7 @@ from protocols.updates.update import Update
 from sims.lab.audits.many_twins import Batch
 from sims.lab.baselines import optimum
 from sims.lab.papers.curves import Curve
+from sims.lab.papers.fixed_batches import laplace_scale
 
 Floats = NDArray[np.float64]
 

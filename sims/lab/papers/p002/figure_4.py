@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from protocols.privacy.loss.fixed_batches import laplace_scale, optimal_shares
 from protocols.updates.strongly_convex import StronglyConvexNesterov
 from sims.lab.papers.accelerated import ROUNDS, Cell, Floats, Study, curves_of
 from sims.lab.papers.curves import curves_figure
+from sims.lab.papers.fixed_batches import laplace_scale, optimal_shares
 from sims.lab.papers.item import About, Result, Row, Settings
 from sims.lab.papers.p002.figure_3 import AXIS, NOISE, UNKNOWN, all_ends, study_of
 
