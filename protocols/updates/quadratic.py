@@ -40,12 +40,12 @@ class Quadratic(Momentum):
     learning_rate: float
 
     @property
-    def largest_rate(self) -> float:
+    def largest_learning_rate(self) -> float:
         """Largest factor of any gradient entry: max_t N_t (1 + max(m_t, 0)) / offset."""
         return self._largest_step / self.curvature.offset
 
     @property
-    def least_rate(self) -> float:
+    def least_learning_rate(self) -> float:
         """An entry of B^-1 is at least 1 / high."""
         return 1 / self.curvature.high
 

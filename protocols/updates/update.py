@@ -103,19 +103,19 @@ class Update(ABC):
         return math.sqrt(self.rounds)
 
     @property
-    def largest_rate(self) -> float:
+    def largest_learning_rate(self) -> float:
         """Most that one iteration moves w, over its gradient."""
         return max(map(self.gradient_factor, range(self.rounds)))
 
     @property
-    def least_rate(self) -> float:
+    def least_learning_rate(self) -> float:
         """Least that one iteration moves w, over its gradient."""
         return min(map(self.gradient_factor, range(self.rounds)))
 
     @property
     def row_path(self) -> float:
         """w_T's error over that of the mean of independent noise in the rows' entries, about."""
-        return self.rounds * self.largest_rate
+        return self.rounds * self.largest_learning_rate
 
     def noise_shares(self) -> tuple[float, ...]:
         """Each iteration's share of the privacy budget (epsilon or rho); they sum to 1."""

@@ -51,12 +51,12 @@ NOTES = {
 _RULES: Mapping[str, Callable[[Any], Update]] = {
     "barrier": lambda s: Barrier(
         rounds=s.rounds,
-        learning_rate=s.eta,
+        learning_rate=s.learning_rate,
         theta=s.theta,
         weight=s.lam,
         reciprocal=s.reciprocal.polynomial,
     ),
-    "gd": lambda s: GradientDescent(rounds=s.rounds, learning_rate=s.eta, ridge=s.lam),
+    "gd": lambda s: GradientDescent(rounds=s.rounds, learning_rate=s.learning_rate, ridge=s.lam),
 }
 """From a certificate's setting; of any other rule, the setting holds it."""
 

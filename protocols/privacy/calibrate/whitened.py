@@ -88,7 +88,9 @@ def draft_whitened(
     certificate = _certified(figures, wanted, whitening, opened)
     setting: Any = certificate.setting
     chosen = RowsChoice(
-        rule=GradientDescent(rounds=setting.rounds, learning_rate=setting.eta, ridge=setting.lam)
+        rule=GradientDescent(
+            rounds=setting.rounds, learning_rate=setting.learning_rate, ridge=setting.lam
+        )
         if isinstance(setting, RidgeSetting)
         else setting.rule,
         link=setting.sigmoid,

@@ -57,7 +57,7 @@ def barrier_fields(rounds: int) -> dict[str, Any]:
         colluders=0, rounds=rounds, degree=7, method="barrier",
     ).require().setting  # fmt: skip
     rule = Barrier(
-        rounds=found.rounds, learning_rate=found.eta, theta=found.theta, weight=found.lam,
+        rounds=found.rounds, learning_rate=found.learning_rate, theta=found.theta, weight=found.lam,
         reciprocal=found.reciprocal.polynomial,
     )  # fmt: skip
     return {"rule": rule.to_dict(), "link": found.sigmoid.polynomial}
@@ -307,11 +307,13 @@ def iterates(link: Any, eta: float, rounds: int, x: Any) -> float:
 def test_the_ball_of_falls(eta: float, rounds: int) -> None:
     """Holds for every data set tried, and for no long run with a budget of its two left out."""
     link = sigmoid_approximation(7, 8.0).polynomial
-    descent = QuietDescent(eta=eta, lam=0.0, rounds=rounds)
+    descent = QuietDescent(learning_rate=eta, lam=0.0, rounds=rounds)
     reached = least_radius(lambda r: logistic_ball(descent, link, C, r), 0.1, 8.0)
     assert reached < 8.0
     # Steep steps have no ball.
-    assert math.isinf(logistic_ball(QuietDescent(eta=10.0, lam=0.0, rounds=2), link, C, 8.0))
+    assert math.isinf(
+        logistic_ball(QuietDescent(learning_rate=10.0, lam=0.0, rounds=2), link, C, 8.0)
+    )
     rng, longest = np.random.default_rng(2), 0.0
     for rows in (1, 2, 5, 30):
         for _ in range(20):
