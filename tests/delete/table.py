@@ -12,8 +12,8 @@ class Room:
 
     has: its files, and folders with all below them, as globs; lines: of its registries, by file:
     each text stands in one line there, which goes; tests: its own, as `has`, or FILE::NAME; edges:
-    what else still imports it, as a file; where there is one, the room cannot be removed yet.
-    reason: of the edges; studied: papers and studies are about it, so that the laboratory goes
+    files of the rest that import it for `reason`, others may as well; where there are any, the room
+    cannot be removed yet. studied: papers and studies are about it, so that the laboratory goes
     along.
     """
 
@@ -106,4 +106,96 @@ ROOMS: Mapping[str, Room] = {
         tests=("tests/flower",),
     ),
     "laboratory": LABORATORY,
+    "rule barrier": Room(
+        has=("protocols/updates/barrier.py", "protocols/privacy/certificates/barrier.py"),
+        edges=("protocols/rows/slots.py", "protocols/privacy/search/search.py"),
+        reason="the proofs of slots and the search of settings name it, not a registry",
+    ),
+    "rule quadratic": Room(
+        has=("protocols/updates/quadratic*.py",),
+        edges=("tests/support/sessions.py",),
+        reason="whitened rows are trained by it, and so are the tests' sessions",
+        studied=True,
+    ),
+    "rule scd": Room(
+        has=(
+            "protocols/updates/coordinate.py",
+            "protocols/updates/dual_ascent.py",
+            "protocols/privacy/calibrate/rules/dual.py",
+            "parties/kernel/sums/dual*.py",
+        ),
+        edges=("parties/kernel/sums/row_functions.py", "protocols/sums/objectives.py"),
+        reason="the tables of objectives and row functions load all that they name",
+        studied=True,
+    ),
+    "lffr": Room(
+        has=(
+            "protocols/models/lffr.py",
+            "protocols/model/lffr_plan.py",
+            "protocols/rows/lffr_*.py",
+            "protocols/ckks/circuits/lffr.py",
+            "protocols/privacy/certificates/lffr.py",
+            "sims/lffr_twin.py",
+        ),
+        edges=(
+            "protocols/ckks/circuits/rows_at_home.py",
+            "protocols/privacy/calibrate/regression.py",
+            "sims/twins.py",
+        ),
+        reason="choice of plan, circuit and twin stand in files with those of other regressions",
+        studied=True,
+    ),
+    "gram": Room(
+        has=(
+            "protocols/gram",
+            "protocols/ckks/circuits/gram*.py",
+            "protocols/models/gram_models.py",
+            "protocols/privacy/certificates/gram.py",
+        ),
+        edges=("protocols/privacy/calibrate/regression.py", "sims/twins.py"),
+        reason="choice of plan and twin stand in files with those of LFFR",
+        studied=True,
+    ),
+    "cover": Room(
+        has=(
+            "parties/kernel/cover",
+            "protocols/steps/cover.py",
+            "ciphercohort/results/cover_words.py",
+        ),
+        edges=("parties/kernel/keys/key_share.py", "protocols/rows/protocol.py"),
+        reason="a key share is split where it is, and the steps of encrypted rows list it",
+    ),
+    "whitening": Room(
+        has=(
+            "protocols/numerics/whitening.py",
+            "protocols/privacy/calibrate/whitened.py",
+            "protocols/steps/second_moment.py",
+        ),
+        edges=("protocols/privacy/calibrate/calibration.py", "protocols/rows/plan.py"),
+        reason="it is what private runs on encrypted rows usually do, and a field of their plan",
+        studied=True,
+    ),
+    "evaluation": Room(
+        has=(
+            "protocols/statistics/evaluation",
+            "ciphercohort/after/judg*.py",
+            "ciphercohort/after/evaluation_words.py",
+            "ciphercohort/cli/evaluate.py",
+            "ciphercohort/deploy/evaluation.py",
+            "sims/evaluation.py",
+        ),
+        edges=("ciphercohort/deploy/coordinator.py", "sims/afterwards.py"),
+        reason="what follows a training calls it by name, at the centre and in a simulation",
+        studied=True,
+    ),
+    "inference": Room(
+        has=(
+            "protocols/statistics/inference",
+            "ciphercohort/after/inference*.py",
+            "ciphercohort/deploy/inference.py",
+        ),
+        edges=("ciphercohort/deploy/coordinator.py", "sims/afterwards.py"),
+        reason="what follows a training calls it by name, at the centre and in a simulation",
+        studied=True,
+    ),
 }

@@ -20,9 +20,10 @@ RUN = {
 
 @pytest.mark.parametrize("name", ROOMS)
 def test_what_is_in_the_way_is_known(name: str) -> None:
-    """Of most rooms nothing; an edge that has gone is to be struck off, a new one is a mistake."""
+    """Of a room that can be removed nothing; what is said to keep another one still does."""
     room = ROOMS[name]
-    assert delete.edges(room) == {*room.edges}
+    found = delete.edges(room)
+    assert {*room.edges} <= found if room.edges else found == set()
     assert bool(room.edges) == bool(room.reason)
 
 
