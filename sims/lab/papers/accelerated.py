@@ -2,7 +2,7 @@ r"""Accelerated private methods on the synthetic problem of arXiv:2008.01989, se
 
 Six methods, T iterations of step c / L, from 10 in every coordinate, with the gradient of m of the
 n rows, drawn anew in every iteration. Noise is Laplace of scale b_t, of standard deviation
-sqrt(2) b_t; `privacy.loss.fixed_batches` derives b_t. The two -opt methods divide epsilon by
+sqrt(2) b_t; `papers.fixed_batches` derives b_t. The two -opt methods divide epsilon by
 the error bound and stop at the T' <= T that minimises it (E_0 = 10).
 
 **The published code** (repository sibirbil/DPAccGradMethods) differs in three places:

@@ -1,6 +1,6 @@
 """Figure 4: the six methods with m = 1000 of n = 100,000 rows in every iteration.
 
-b_t is derived in `privacy.loss.fixed_batches`; the paper's column as in figure 3. The -opt
+b_t is derived in `papers.fixed_batches`; the paper's column as in figure 3. The -opt
 methods divide epsilon as for m = n (Remark 4.2); the last rows say what the exact division of (30)
 would gain.
 """
@@ -94,7 +94,7 @@ ABOUT = About(
     remarks=(
         NOISE,
         "(11) to (13) hold for a curator who draws in secret, with a proof in "
-        "protocols/privacy/loss/fixed_batches.py; no run of the federation claims them",
+        "sims/lab/papers/fixed_batches.py; no run of the federation claims them",
     ),
     seconds=170,
 )
