@@ -55,7 +55,7 @@ def examined(case: Case, plan: GradientPlan | None = None, runs: int = RUNS) -> 
     return study.examine(case, runs=runs, rng=rng)
 
 
-@pytest.mark.parametrize("case", study.cases(), ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [*study.cases()], ids=lambda case: case.name)
 def test_claimed_accounted_attacked(case: Case) -> None:
     found = examined(case)
     assert found.holds, found
