@@ -6,7 +6,7 @@ import math
 from typing import Any, cast
 
 from ciphercohort.job.config import SimulationConfig
-from parties.reader.schema import Label, NumericColumn, Schema
+from parties.reader.schema import Classes, Label, NumericColumn, Schema
 from protocols.names import SECURE_AGGREGATION
 from protocols.plan.run_plan import Member
 from protocols.privacy.calibrate.calibration import Calibration, calibrate
@@ -46,8 +46,10 @@ def certified(plan: Any) -> Calibration:
     return Calibration(template=plan, certificate=certificate)
 
 
-def unit_schema(length: int) -> Schema:
-    """So many features, rows clipped to norm 1."""
+def unit_schema(length: int, classes: int = 1) -> Schema:
+    """So many features, rows clipped to norm 1; classes: of the label, 1: two values."""
     columns = tuple(NumericColumn(name=f"c{k}", low=0.0, high=1.0) for k in range(length - 1))
-    label = Label(name="y", negative="0", positive="1")
+    label: Label | Classes = Label(name="y", negative="0", positive="1")
+    if classes > 1:
+        label = Classes(name="y", classes=tuple(map(str, range(classes))))
     return Schema(columns=columns, label=label, scaling="range", row_norm=1.0)
