@@ -84,7 +84,6 @@ from protocols.privacy.laws.randomness import (
     ExpandedRandomness,
     RandomSource,
     uniform_below,
-    uniform_below_each,
 )
 
 NONCE_BYTES, TAG_BYTES, KEY_BYTES = 12, 16, 32
