@@ -52,6 +52,8 @@ app.command(epilog=EVALUATE_EXAMPLES)(evaluate)
 ROOMS = (
     # Papers, studies, attacks.
     "sims.lab.commands",
+    # Descriptions and survival of the rows of several owners.
+    "ciphercohort.study.commands",
 )
 """Each with a function `register`, where it is installed."""
 
@@ -188,11 +190,11 @@ def version() -> None:
     typer.echo(f"Python {platform.python_version()}")
 
 
-_here = [room for room in ROOMS if find_spec(room.rpartition(".")[0])]
-# Without the laboratory's attack, it only says where the rest has gone.
-app.add_typer(audit_app, name="audit", hidden=not _here)
-for _room in _here:
-    import_module(_room).register(app)
+# Without the laboratory's attack, which shows it, it only says where the rest has gone.
+app.add_typer(audit_app, name="audit", hidden=True)
+for _room in ROOMS:
+    if find_spec(_room.rpartition(".")[0]):
+        import_module(_room).register(app)
 
 
 def main() -> None:
