@@ -35,6 +35,8 @@ IN_THE_CLEAR = {
 UNASKED = {
     # nag with a ridge, and nag-opt.
     "nag-sc": "strongly_convex.StronglyConvexNesterov",
+    # quadratic-nag of an encrypted model.
+    "rescaled-nag": "rescaled.RescaledNesterov",
 }
 """What other choices make."""
 VARIANTS = {

@@ -26,6 +26,7 @@ VALUES: dict[str, Any] = {
     "momentum": 0.6,
     "curvature": to_plain(CURVATURE),
     "schedule": "harmonic",
+    "extra": 0.5,
     "decay": 0.8,
     "first_alpha": 0.02,
     "mu": 0.05,

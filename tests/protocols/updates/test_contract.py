@@ -50,6 +50,7 @@ OUTSIDE: dict[str, tuple[Any, ...]] = {
     "momentum": (1.0, -0.1),
     "curvature": ({**VALUES["curvature"], "offset": 0.0}, {**VALUES["curvature"], "error": 0.0}),
     "schedule": ("cosine",),
+    "extra": (-0.1, 2.1),
     "decay": (0.0, 1.1),
     "first_alpha": (0.0, 1.1),
     "mu": (0.0, 2.0),
