@@ -168,6 +168,13 @@ TEXTBOOKS: dict[str, Callable[..., list[Floats]]] = {
     "hb": heavy_ball,
     "nag": fista,
     "quadratic-nag": enhanced_nesterov,
+    "rescaled-nag": lambda g, w, learning_rate, extra, **fields: enhanced_nesterov(
+        lambda t, v: learning_rate * g(t, v),
+        w,
+        schedule="geometric",
+        learning_rate=1 + extra,
+        **fields,
+    ),
     "quadratic-gd": lambda g, w, rounds, learning_rate: gradient_descent(
         g, w, rounds=rounds, learning_rate=learning_rate, ridge=0.0
     ),
