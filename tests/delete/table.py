@@ -171,7 +171,7 @@ ROOMS: Mapping[str, Room] = {
             "protocols/privacy/calibrate/whitened.py",
             "protocols/steps/second_moment.py",
         ),
-        edges=("protocols/privacy/calibrate/calibration.py", "protocols/rows/plan.py"),
+        edges=("protocols/privacy/calibrate/calibration.py", "protocols/plan/circuit_plan.py"),
         reason="it is what private runs on encrypted rows usually do, and a field of their plan",
         studied=True,
     ),
