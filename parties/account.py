@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from protocols.errors import ParameterError, PolicyError, PrivacyError
@@ -24,7 +25,7 @@ class Account:
     on the party's rows has been made (`spend`); `commit` notes the regular end. A process that dies
     in between leaves the run spent.
 
-    booked: law of the run's noise and its cost, mu^2 if Gaussian, epsilon if Laplace.
+    booked: law of the run's noise and its cost, mu^2.
 
     Raises:
         ParameterError: a ledger without a data set's name.
@@ -78,8 +79,19 @@ class Account:
         self.booked = _cost(cost.events)
 
     def spend(self) -> None:
-        """From here on the run cannot be taken back."""
+        """From here on the run cannot be taken back: the ledger says so before anything leaves.
+
+        Raises:
+            PolicyError: a run of this name was spent before.
+        """
+        if self._spent:
+            return
         self._spent = True
+        if self._ledger and self._open:
+            try:
+                self._ledger.spend(self._open)
+            except PrivacyError as error:
+                raise PolicyError(f"the privacy budget is refused: {error}") from None
 
     @property
     def is_spent(self) -> bool:
@@ -97,7 +109,8 @@ class Account:
         if not self._spent:
             self.booked = ("", 0.0)
         if self._ledger and self._open and not self._spent:
-            self._ledger.rollback(self._open)
+            with suppress(PrivacyError):  # spent, or over, as the ledger knows
+                self._ledger.rollback(self._open)
             self._open = None
 
     def state(self) -> dict[str, Any]:
@@ -114,9 +127,7 @@ class Account:
 
 
 def _cost(events: Sequence[Event]) -> tuple[str, float]:
-    """As `SumsSheet.cost`, and of which law; of releases of no law or of two: none, which is 0."""
-    powers = {"gaussian": 2, "laplace": 1, "skellam": 2}
-    (law, *others) = {event.kind for event in events} or {""}
-    if others or law not in powers:
+    """As `SumsSheet.cost`, and of which law; of other releases: of none, which is 0."""
+    if {event.kind for event in events} != {"gaussian"}:
         return "", 0.0
-    return law, math.fsum(e.count * e.noise_multiplier ** -powers[law] for e in events)
+    return "gaussian", math.fsum(e.count / e.noise_multiplier**2 for e in events)

@@ -32,8 +32,8 @@ from ciphercohort.results.result import Array, Figures, RunResult, scored
 from ciphercohort.results.slot_report import unproven_warnings
 from coordinator.coordinator import Coordinator, Observer
 from coordinator.costs import Costs
-from coordinator.dask_workers import workers_of
 from coordinator.replay import evidence as read_evidence
+from coordinator.workers import workers_of
 from parties.coins import Coins
 from parties.policy import Policy
 from parties.reader.look import filled_totals
@@ -45,7 +45,7 @@ from protocols.exchange.transcript import Transcript
 from protocols.models.model import Model
 from protocols.models.registry import model_named
 from protocols.names import check_colluders_of_sums
-from protocols.plan.published import published
+from protocols.plan.published import published, reach_words
 from protocols.plan.run_plan import Member, RunPlan
 from protocols.privacy.calibrate.calibration import Calibration, calibrate
 from protocols.privacy.laws.seeded import SeededRandomness
@@ -188,7 +188,14 @@ def run(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent
             total_seconds=time.perf_counter() - started,
         )
         result = follow(
-            config, data, specs, result, before, folder, lambda name: both(Event("phase", name))
+            config,
+            data,
+            whole,
+            specs,
+            result,
+            before,
+            folder,
+            lambda name: both(Event("phase", name)),
         )
         if folder:
             folder.write(result)
@@ -272,6 +279,7 @@ def compare(
         *found.notes,
         *unproven_warnings(plan, data.schema.norm_bound),
         *missing_words(outcome.missing),
+        *filter(None, [reach_words(plan, outcome.weights)]),
     )
 
     def judged(model: Model, weights: Array, rows: Array = test.x) -> Figures:

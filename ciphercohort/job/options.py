@@ -119,15 +119,16 @@ class DeployOptions(TypedDict, total=False):
     clip: float | None
     batches: int | None
     schedule: str | None
-    mechanism: str | None
     epsilon: float | None
     delta: float | None
     colluders: int | None
     no_privacy: bool
+    moment_epsilon: float | None
     cover: int | None
     held_out: float | None
     profile: str | None
     ring_dim: int | None
+    as_trained: bool | None
 
 
 class PlanOptions(DeployOptions, total=False):

@@ -180,12 +180,14 @@ def _model(plan: ModelPlan, party: str) -> Iterator[Exchanged]:
 
 def _evidence(plan: Any) -> Part:
     """About what a party is shown of the run that summed the second moment."""
-    members = {key: plan.to_dict()[key] for key in ("members", "schema", "privacy")}
+    fields = plan.to_dict()
+    members = {key: fields[key] for key in ("members", "schema", "privacy")}
+    members |= {"privacy": fields.get("moment_privacy", members["privacy"])}
     sigma, parties = plan.whitening.sigma, len(plan.members)
     cipher = choose(
         parties=parties,
         largest_sum=1.0 + parties * NOISE_TAIL * sigma,
-        precision=plan.split.grid(sigma).unit * TAIL * NOISE_STD * parties,
+        precision=plan.moment_split.grid(sigma).unit * TAIL * NOISE_STD * parties,
     )
     sizes = (2 * cipher.ring_dim, cipher.num_bytes(symmetric.length(plan.num_features)))
     meta = {"plan": members, "seeds": dict.fromkeys(plan.names, _DIGEST)}

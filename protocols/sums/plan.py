@@ -47,6 +47,8 @@ from protocols.updates.update import Update
 from protocols.words import ATTACK, Fact, number, size
 
 Vector = NDArray[np.float64]
+ROUNDING_OF_SUM = 1e-3
+"""Of epsilon, that a second moment leaves of what it announces where nothing follows with noise."""
 ROUNDING = 1e-10
 """Relative slack of the scale of rows; `DualParty` allows ten times as much."""
 
@@ -57,8 +59,8 @@ class GradientPlan(RunPlan):
 
     cipher: parameters of the aggregation; objective: fields of the objective; update: fields of
     the update rule; length: of the vectors; weights: of the parties, 1 / P each, empty for
-    n_p / N; mechanism: one of `catalogue.NOISES`; noise_scales: of every query, std or Laplace
-    scale on the aggregate that the honest parties alone guarantee, empty without privacy.
+    n_p / N; mechanism: one of `catalogue.NOISES`; noise_scales: of every query, the std on the
+    aggregate that the honest parties alone guarantee, empty without privacy.
 
     Raises:
         ParameterError: fields that do not go together.
@@ -139,8 +141,14 @@ class GradientPlan(RunPlan):
 
     def remarks(self) -> Iterator[str]:
         """What parties count, what follows, and whose part is opened alone."""
-        if isinstance(self.task, OneSum):
-            yield from self.task.remarks()
+        task, own = self.task, self.privacy.epsilon if self.privacy else math.inf
+        if isinstance(task, MomentObjective) and own * (1 + ROUNDING_OF_SUM) >= task.epsilon_in_all:
+            yield (
+                "a training without noise is to follow on rows that it whitens, for which you are "
+                "asked again, and asked to accept exact sums"
+            )
+        elif isinstance(task, OneSum):
+            yield from task.remarks()
         else:
             what = "the same, whatever their rows" if self.weights else "as their rows"
             yield f"in every sum, parties count {what}"
@@ -344,7 +352,6 @@ def _check_sum(plan: GradientPlan, task: OneSum) -> None:
     if "epsilon_in_all" in task.to_dict():
         exact = not in_all
     for field, value, wrong, cure in (
-        ("mechanism", plan.mechanism, plan.mechanism != "gaussian", "a sum takes Gaussian noise"),
         (
             "weights",
             plan.weights,

@@ -59,7 +59,17 @@ def test_json_holds_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
     from ciphercohort.planning import predicted
 
     monkeypatch.setattr(predicted, "_unit_times", model_times)
-    shape = ["plan", "--rows", "800", "--features", "9", "--no-privacy", "--explain"]
+    shape = [
+        "plan",
+        "--rows",
+        "800",
+        "--features",
+        "9",
+        "--no-privacy",
+        "--degree",
+        "7",
+        "--explain",
+    ]
     done = CliRunner().invoke(app, [*shape, "--json"])
     assert done.exit_code == 0, done.output
     body = json.loads(done.stdout)
