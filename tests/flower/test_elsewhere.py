@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,10 +23,6 @@ from tests.flower.elsewhere import APP, EXACT, hospitals, women
 from tests.flower.environment import ROOT
 
 SKLEARN = ROOT / "examples" / "flower-quickstart-sklearn"
-
-ONE_PORT = pytest.mark.skipif(
-    sys.version_info >= (3, 12), reason="1.41's SuperLink takes other options: see flower_commands"
-)
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +44,6 @@ def there(home: Path) -> Iterator[Fleet]:
 
 
 @pytest.mark.slow
-@ONE_PORT
 def test_secure_sums_by_flwr_run(there: Fleet, tmp_path: Path) -> None:
     """The page's example: a client's memory is kept by Flower between processes of its own."""
     shutil.copytree(SKLEARN, tmp_path / "app", ignore=shutil.ignore_patterns("__pycache__"))
@@ -62,7 +56,6 @@ def test_secure_sums_by_flwr_run(there: Fleet, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@ONE_PORT
 def test_a_run_by_an_address(there: Fleet, home: Path, tmp_path: Path) -> None:
     """One iteration with noise: documents come back in the log."""
     schema = home / "hospitals" / "schema.json"
@@ -83,7 +76,6 @@ def test_a_run_by_an_address(there: Fleet, home: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@ONE_PORT
 @pytest.mark.skipif(not os.environ.get("COHORT_SLOW"), reason="minutes: set COHORT_SLOW=1")
 def test_encrypted_rows_of_a_foreign_table(tmp_path: Path) -> None:
     """14 iterations leave 1 % of what statsmodels' maximum of the likelihood gains."""
