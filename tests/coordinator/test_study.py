@@ -16,9 +16,10 @@ from ciphercohort.study.description import ALL
 from parties.agent.manifest import describe_plan
 from parties.agent.vault import Vault
 from parties.policy import Policy
-from protocols.errors import ProtocolError
+from parties.reader.schema import CategoricalColumn, NumericColumn, Schema, Targets
+from protocols.errors import ParameterError, ProtocolError, SchemaError
 from protocols.plan.kinds import plan_from_dict
-from sims.study import describe
+from sims.study import cox, describe, survival
 from tests.coordinator.test_deployment import NAMES
 from tests.coordinator.test_inference import FRAMES, SCHEMA, Hospitals
 from tests.parties.agents import PASSPHRASE
@@ -96,3 +97,82 @@ def test_a_private_description_is_in_the_ledgers(centre: Hospitals) -> None:
     assert np.isfinite(found.groups[ALL]["columns"]["age"]["mean"])
     for name in NAMES:
         assert 0.97 * 8 < centre.agents.ledger(name).spent("rows").epsilon <= 8 * (1 + 1e-9)
+
+
+STAYS = Schema(
+    columns=(NumericColumn("age", 20.0, 90.0), CategoricalColumn("ward", ("A", "B"))),
+    label=Targets(
+        columns=(
+            NumericColumn("months", 0.0, 60.0),
+            NumericColumn("died", 0.0, 1.0),
+            NumericColumn("entry", 0.0, 60.0),
+        )
+    ),
+    scaling="range",
+)
+
+
+def stays(seed: int) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    age, ward = rng.uniform(20, 90, 400), rng.choice(["A", "B"], 400)
+    death = rng.exponential(40 * np.exp(-0.02 * (age - 55) - 0.6 * (ward == "B")))
+    leaves = rng.uniform(6, 60, 400)
+    months = np.ceil(np.minimum(death, leaves))
+    entry = np.floor(months * rng.choice([0.0, 0.5], 400))
+    died = (death <= leaves).astype(int)
+    own = {"months": months, "died": died, "entry": entry, "age": age, "ward": ward}
+    return pd.DataFrame(own)
+
+
+@pytest.fixture
+def clinics(tmp_path: Path, vault: Vault, monkeypatch: pytest.MonkeyPatch) -> Hospitals:
+    """Owners of stays."""
+    frames = {name: stays(k) for k, name in enumerate(NAMES)}
+    monkeypatch.setattr("tests.coordinator.test_inference.SCHEMA", STAYS)
+    monkeypatch.setattr("tests.coordinator.test_inference.FRAMES", frames)
+    return Hospitals(tmp_path, vault)
+
+
+def test_curves_and_a_cox_model_are_those_of_a_simulation(
+    clinics: Hospitals, tmp_path: Path
+) -> None:
+    """And an interrupted series goes on, opening no sum twice."""
+    STAYS.save(tmp_path / "schema.json")
+    rows = pd.concat([stays(k).assign(site=name) for k, name in enumerate(NAMES)])
+    asked: dict[str, Any] = {"schema": tmp_path / "schema.json", "split": "by:site"}
+    path, drawn = deployed.survival(folder_of(clinics, False), by="ward")
+    due = survival(rows, by="ward", **asked)
+    for ward, curve in due.curves.items():
+        np.testing.assert_array_equal(drawn.curves[ward].survival, curve.survival)
+    assert (path.parent / "survival.svg").is_file()
+    asked_for: list[str] = []
+
+    def dying(session: str) -> dict[str, Any]:
+        if len(asked_for) == 3:
+            raise KeyboardInterrupt
+        asked_for.append(session)
+        return clinics.drive(session)
+
+    stopped = SimpleNamespace(settings=clinics.settings, driving=lambda tell: dying)
+    with pytest.raises(KeyboardInterrupt):
+        deployed.cox(stopped, curves="ward")
+    before = {each.name for each in path.parent.parent.iterdir()}
+    path, fitted = deployed.cox(folder_of(clinics, False), curves="ward", session=asked_for[0])
+    told, model = json.loads(path.read_text()), cox(rows, curves="ward", **asked)
+    np.testing.assert_allclose(fitted.coef, model.coef, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(fitted.robust_se, model.robust_se, rtol=1e-5)
+    assert told["sessions"][:3] == asked_for and len(told["sessions"]) == len(model.plans)
+    assert {*told["sessions"]} | before == {each.name for each in path.parent.parent.iterdir()}
+    assert path.parent.name == asked_for[0] and told["EXACT SUMS"]
+
+
+def test_survival_needs_a_schema_of_stays_and_consent(clinics: Hospitals) -> None:
+    with pytest.raises(ParameterError, match="exact sums"):
+        deployed.cox(folder_of(clinics, True), epsilon=1.0)
+    party = clinics.agents.session.parties[NAMES[1]]
+    party._policy = Policy(max_epsilon=None, accept_unbounded=True, allow_insecure=True)
+    with pytest.raises(ProtocolError, match="exact"):
+        deployed.survival(folder_of(clinics, False))
+    (clinics.settings.folder / "schema.json").write_text(SCHEMA.to_json())
+    with pytest.raises(SchemaError, match="targets are time, event"):
+        deployed.cox(folder_of(clinics, False))
