@@ -8,7 +8,7 @@ from hypothesis import settings
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
-pytest_plugins = ["tests.sims.fixtures"]
+pytest_plugins = ["tests.sims.fixtures", "tests.support.rehearsals"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

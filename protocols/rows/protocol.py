@@ -35,6 +35,20 @@ def _has_cover(plan: CircuitPlan) -> bool:
     return plan.cover is not None
 
 
+def others(plan: CircuitPlan, index: int, party: int) -> int:
+    """Parties but one."""
+    _ = index, party
+    return len(plan.members) - 1
+
+
+def _encrypted(plan: Any, index: int, party: int) -> int:
+    """Ciphertexts of a party's rows, or of its sums."""
+    _ = index
+    if plan.kind == "gram":
+        return int(plan.task.num_ciphertexts)
+    return len(plan.layout.ciphertexts_of(party)) + int(plan.layout.num_side_ciphertexts)
+
+
 STEPS = (
     Step(
         second_moment.STEP,
@@ -58,8 +72,16 @@ STEPS = (
         "keys",
         "nothing: you add up the joint public key from everyone's shares",
         count=lambda plan: len(plan.member_chunks),
+        carries=lambda plan, k, party: len(plan.member_chunks[k]),
     ),
-    Step("rotations", keygen.rotate, "keys", _KEYS, count=lambda p: len(p.rotation_chunks)),
+    Step(
+        "rotations",
+        keygen.rotate,
+        "keys",
+        _KEYS,
+        count=lambda plan: len(plan.rotation_chunks),
+        carries=lambda plan, k, party: len(plan.rotation_chunks[k]),
+    ),
     Step("relinearise", keygen.relinearise, "keys", _KEYS, committed=True, endorsed=False),
     Step(
         "cover-keys",
@@ -74,6 +96,7 @@ STEPS = (
         "keys",
         "shares of your key share, each encrypted for one other party",
         asked=_has_cover,
+        carries=others,
     ),
     Step(
         "cover-hold",
@@ -82,6 +105,7 @@ STEPS = (
         "nothing: you receive the others' shares",
         asked=_has_cover,
         alike=False,
+        carries=others,
     ),
     Step(
         "commit-rows",
@@ -89,6 +113,7 @@ STEPS = (
         "encrypt",
         "a digest of your encrypted rows, signed",
         shows_rows=True,
+        carries=_encrypted,
     ),
     Step(
         "contribute",
@@ -96,6 +121,7 @@ STEPS = (
         "encrypt",
         "your rows, encrypted under the joint key",
         noisy=True,
+        carries=_encrypted,
     ),
     Step(
         "confirm",
@@ -113,6 +139,7 @@ STEPS = (
         count=lambda plan: len(plan.refreshes),
         repeats=True,
         committed=True,
+        carries=lambda plan, k, party: plan.refreshes[k],
     ),
     Step(
         "decrypt",
