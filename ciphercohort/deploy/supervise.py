@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import queue
 import signal
 import subprocess
 import threading
@@ -127,10 +128,10 @@ def _end(process: subprocess.Popen[Any], seconds: float) -> None:
 
 def until_stopped() -> None:
     """Wait for SIGINT or SIGTERM."""
-    stopping = threading.Event()
-    before = {s: signal.signal(s, lambda *_: stopping.set()) for s in (2, 15)}
+    told: queue.SimpleQueue[None] = queue.SimpleQueue()  # `Event.set` is not for handlers
+    before = {s: signal.signal(s, lambda *_: told.put(None)) for s in (2, 15)}
     try:
-        stopping.wait()
+        told.get()
     finally:
         for sign, handler in before.items():
             signal.signal(sign, handler)

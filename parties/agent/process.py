@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import queue
 import signal
 import socket
 import subprocess
@@ -25,7 +26,7 @@ from parties.kernel.serving import Serving
 from protocols.errors import ProtocolError
 
 log = logging.getLogger(__name__)
-_STOP_SECONDS = 30.0
+_STOP_SECONDS = 10.0
 
 
 def serve(
@@ -58,10 +59,12 @@ def serve(
                 stdout=sys.stderr if output is None else output,
                 stderr=output,
             )
+        told: queue.SimpleQueue[None] = queue.SimpleQueue()
         for sign in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(sign, lambda *_: verifier.terminate())
+            signal.signal(sign, lambda *_: told.put(None))
+        threading.Thread(target=_when_told, args=(told, verifier), daemon=True).start()
         if ends_with_input:
-            threading.Thread(target=_last_input, args=(verifier,), daemon=True).start()
+            threading.Thread(target=_last_input, args=(told,), daemon=True).start()
         try:
             _answer(owner, driving, Channel(ours, codec(owner.terms.protocols)), ready, relay_uid)
         finally:
@@ -99,11 +102,18 @@ def _answer(
         raise ProtocolError("the verifier ended before it served: see what it wrote")
 
 
-def _last_input(verifier: subprocess.Popen[bytes]) -> None:
+def _last_input(told: queue.SimpleQueue[None]) -> None:
     with os.fdopen(os.dup(0), "rb") as source:
         while source.read(1 << 16):
             pass
+    told.put(None)
+
+
+def _when_told(told: queue.SimpleQueue[None], verifier: subprocess.Popen[bytes]) -> None:
+    """The kernel serves until its verifier ends, which need not do as it is told."""
+    told.get()
     verifier.terminate()
+    _ended(verifier)
 
 
 def _ended(verifier: subprocess.Popen[bytes]) -> None:

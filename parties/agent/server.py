@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import logging
+import queue
 import socket
 import socketserver
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from parties.agent import frames
@@ -35,7 +37,8 @@ class AgentServer:
         self, agent: Agent, doors: Doors, told: Callable[[], Mapping[str, Any]] = dict
     ) -> None:
         self._agent, self._doors, self._told = agent, doors, told
-        self._stopping = threading.Event()
+        # A signal's handler puts into it: `Event.set` may wait for what the thread itself holds.
+        self._stopping: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._relay = _Door(doors.relay, doors.relays, agent.size_cap, self._message)
         self._owner = _Door(doors.owner, doors.owners, frames.CONTROL_CAP, self._control)
 
@@ -45,7 +48,7 @@ class AgentServer:
         for door in doors:
             threading.Thread(target=door.serve_forever, args=(_TICK_SECONDS,), daemon=True).start()
         try:
-            while not self._stopping.wait(_TICK_SECONDS):
+            while not self._is_stopped():
                 self._agent.tick()
         finally:
             for door in doors:
@@ -55,8 +58,14 @@ class AgentServer:
             self._agent.close()
 
     def stop(self) -> None:
-        """Leave `serve` within a second."""
-        self._stopping.set()
+        """Leave `serve` within a second; a handler of a signal may call it."""
+        self._stopping.put(None)
+
+    def _is_stopped(self) -> bool:
+        with suppress(queue.Empty):
+            self._stopping.get(timeout=_TICK_SECONDS)
+            return True
+        return False
 
     def _message(self, kind: bytes, payload: bytes) -> bytes:
         if kind != frames.MESSAGE:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import resource
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -322,3 +323,30 @@ def test_a_slow_peer_is_cut_off(running: Running, monkeypatch: pytest.MonkeyPatc
         answer = b"".join(iter(lambda: connection.recv(1 << 12), b""))
         assert b"did not arrive in time" in answer
         assert time.monotonic() - began < 3
+
+
+def test_a_signal_ends_the_server_wherever_it_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`stop` at each line that serving runs, as the handler of a signal calls it."""
+    agent = SimpleNamespace(size_cap=1 << 16, tick=lambda: None, close=lambda: None)
+    monkeypatch.setattr("parties.agent.server._TICK_SECONDS", 0.01)
+    for line in range(240, 340):
+        served = AgentServer(agent, Doors(tmp_path / "agent.sock"))  # type: ignore[arg-type]
+        thread = threading.Thread(target=_serve_and_stop, args=(served, line), daemon=True)
+        thread.start()
+        thread.join(20)
+        assert not thread.is_alive(), f"line {line}"
+
+
+def _serve_and_stop(served: AgentServer, line: int) -> None:
+    left = [line]
+
+    def tracer(*_: Any) -> Any:
+        left[0] -= 1
+        if left[0] == -1:
+            served.stop()
+        return tracer
+
+    sys.settrace(tracer)
+    served.serve()
