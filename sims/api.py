@@ -49,7 +49,7 @@ def plan(
     norm_bound: float | None = None,
     classes: int | None = None,
     timing: bool = True,
-    again: bool = False,
+    rehearse: bool = False,
     **options: Unpack[PlanOptions],
 ) -> Forecast:
     """What a run would promise and cost; nothing is encrypted.
@@ -61,7 +61,7 @@ def plan(
         classes: of the label, of models softmax and one-vs-rest.
         timing: rehearse what this machine has not rehearsed yet; without it seconds, bytes and
             memory are those of a rehearsal that is there, or missing.
-        again: rehearse, whatever this machine knows.
+        rehearse: do so whatever this machine knows.
         options: of `cohort plan --help`, by name.
 
     Returns:
@@ -76,4 +76,4 @@ def plan(
     from sims.shape import shape_asked
 
     shape = shape_asked(config, rows, features, norm_bound, classes)
-    return forecast(*shape, timing=timing, again=again)
+    return forecast(*shape, timing=timing, again=rehearse)
