@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
@@ -138,10 +138,20 @@ class Predicted:
         """Messages to a party and back: of an iteration, and of the run."""
         return round(sum(self.middle.values())), len(self.steps)
 
-    def _carries(self, plan: RunPlan, name: str, party: int) -> int:
-        if _kind(name) in (*BEFORE, FINISH):
+    @cached_property
+    def _carried(self) -> dict[tuple[bool, str, int], Sequence[int]]:
+        """What was asked of `Step.carries`."""
+        return {}
+
+    def _carries(self, name: str, party: int, *, was_played: bool = False) -> int:
+        kind, key = _kind(name), (was_played, _kind(name), party)
+        if kind in (*BEFORE, FINISH):
             return 1
-        return protocol_of(plan).place(name).step.carries(plan, _index(name), party)
+        if key not in self._carried:
+            plan = self.played if was_played else self.plan
+            self._carried[key] = protocol_of(plan).place(name).step.carries(plan, party)
+        found = self._carried[key]
+        return found[_index(name)] if found else 1
 
     @cached_property
     def _size(self) -> float:
@@ -220,9 +230,9 @@ class Predicted:
     def _message(self, name: str, said: Said, party: int, *, is_reply: bool) -> int:
         """Length of a message as `messages.encode` frames it."""
         blobs, trip = said.blobs, self.steps[name]
-        before = self._carries(self.played, trip.step, 0) if trip else 0
+        before = self._carries(trip.step, 0, was_played=True) if trip else 0
         if before and len(blobs) % before == 0:
-            blobs = blobs[: len(blobs) // before] * self._carries(self.plan, name, party)
+            blobs = blobs[: len(blobs) // before] * self._carries(name, party)
         if self._size != 1:
             blobs = tuple(round(self._size * size) for size in blobs)
         ends = (self.plan.names[party], COORDINATOR)
@@ -256,14 +266,12 @@ class Predicted:
                 return dict.fromkeys(names, next(iter(value.values())))
             return {key: own[key]() if key in own else grown(v) for key, v in value.items()}
 
-        agreed = {"rows": plan.members[party].rows, "plan": plan.to_dict()}
-        is_own = _kind(name) in BEFORE
-        told = {
-            key: value
-            for key, value in agreed.items()
-            if is_own and isinstance(said.meta.get(key), type(value))
-        }
-        return {**grown(dict(said.meta)), **told}
+        found: dict[str, Any] = grown(dict(said.meta))
+        if name in BEFORE and "rows" in found:
+            found["rows"] = plan.members[party].rows
+        if name in BEFORE and isinstance(found.get("plan"), dict):
+            found["plan"] = plan.to_dict()
+        return found
 
     # -- seconds ------------------------------------------------------------------------------
 
@@ -291,8 +299,8 @@ class Predicted:
 
     def _stage(self, name: str, trip: Trip) -> tuple[float, float, float, float]:
         """Of a step: the coordinator's before it, and in reading; all parties'; the slowest's."""
-        before = self._carries(self.played, trip.step, 0) or 1
-        grown = np.array([self._carries(self.plan, name, p) / before for p in self._parties])
+        before = self._carries(trip.step, 0, was_played=True) or 1
+        grown = np.array([self._carries(name, p) / before for p in self._parties])
         if name.startswith(_GRADIENT) and isinstance(self.plan, ModelPlan):
             grown = self._gradients
         elif self._size != 1:

@@ -29,7 +29,7 @@ from protocols.names import ENCRYPTED_MODEL
 from protocols.numerics.slot_bounds import LARGEST_SLOT
 from protocols.plan.protocol import Protocol, Step, Watch, Weights
 from protocols.rows.protocol import STEPS as ROWS_STEPS
-from protocols.rows.protocol import joint_keys, others
+from protocols.rows.protocol import chunks, joint_keys, others
 from protocols.steps import decrypt, pads, second_moment
 from protocols.steps.confirmed import View
 from protocols.steps.decrypt import DIVERGED
@@ -56,7 +56,7 @@ STEPS = (
         "keys",
         "nothing: you receive the joint evaluation keys",
         count=lambda plan: 1 + len(plan.rotation_chunks),
-        carries=lambda plan, k, party: len(plan.rotation_chunks[k - 1]) if k else 2,
+        carries=lambda plan, party: [2, *chunks(plan, party)],
     ),
     Step(
         model_gradient.STEP,
@@ -68,7 +68,7 @@ STEPS = (
         repeats=True,
         committed=True,
         noisy=True,
-        carries=lambda plan, t, party: plan.layout.num_parts,
+        carries=lambda plan, party: [plan.layout.num_parts] * plan.rounds,
     ),
     Step(
         model_refresh.STEP,
@@ -77,7 +77,7 @@ STEPS = (
         "a masked share of a ciphertext (no one learns a value that the mask hides)",
         count=lambda plan: plan.rounds,
         repeats=True,
-        carries=lambda plan, t, party: plan.refreshes[t],
+        carries=lambda plan, party: plan.refreshes,
     ),
     _SHARED[decrypt.STEP],
 )

@@ -35,18 +35,23 @@ def _has_cover(plan: CircuitPlan) -> bool:
     return plan.cover is not None
 
 
-def others(plan: CircuitPlan, index: int, party: int) -> int:
+def others(plan: CircuitPlan, party: int) -> Sequence[int]:
     """Parties but one."""
-    _ = index, party
-    return len(plan.members) - 1
+    _ = party
+    return (len(plan.members) - 1,)
 
 
-def _encrypted(plan: Any, index: int, party: int) -> int:
+def chunks(plan: CircuitPlan, party: int) -> Sequence[int]:
+    """Rotation keys in each message."""
+    _ = party
+    return [len(indices) for indices in plan.rotation_chunks]
+
+
+def _encrypted(plan: Any, party: int) -> Sequence[int]:
     """Ciphertexts of a party's rows, or of its sums."""
-    _ = index
     if plan.kind == "gram":
-        return int(plan.task.num_ciphertexts)
-    return len(plan.layout.ciphertexts_of(party)) + int(plan.layout.num_side_ciphertexts)
+        return (plan.task.num_ciphertexts,)
+    return (len(plan.layout.ciphertexts_of(party)) + plan.layout.num_side_ciphertexts,)
 
 
 STEPS = (
@@ -72,7 +77,7 @@ STEPS = (
         "keys",
         "nothing: you add up the joint public key from everyone's shares",
         count=lambda plan: len(plan.member_chunks),
-        carries=lambda plan, k, party: len(plan.member_chunks[k]),
+        carries=lambda plan, party: [len(names) for names in plan.member_chunks],
     ),
     Step(
         "rotations",
@@ -80,7 +85,7 @@ STEPS = (
         "keys",
         _KEYS,
         count=lambda plan: len(plan.rotation_chunks),
-        carries=lambda plan, k, party: len(plan.rotation_chunks[k]),
+        carries=chunks,
     ),
     Step("relinearise", keygen.relinearise, "keys", _KEYS, committed=True, endorsed=False),
     Step(
@@ -139,7 +144,7 @@ STEPS = (
         count=lambda plan: len(plan.refreshes),
         repeats=True,
         committed=True,
-        carries=lambda plan, k, party: plan.refreshes[k],
+        carries=lambda plan, party: plan.refreshes,
     ),
     Step(
         "decrypt",

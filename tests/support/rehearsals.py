@@ -21,7 +21,8 @@ def made_up(plan: RunPlan, **_: object) -> Rehearsal:
         kind, _, index = step.partition("/")
         carried = 0
         if kind not in (*BEFORE, FINISH):
-            carried = protocol.place(step).step.carries(short, int(index or 0), 0)
+            every = protocol.place(step).step.carries(short, 0)
+            carried = every[int(index or 0)] if every else 1
         said = Said(meta={}, blobs=(BLOB,) * carried)
         waits = (LASTS,) * len(short.members)
         trips.append(Trip(step=step, own=LASTS, waits=waits, reading=0.0, asked=said, replied=said))

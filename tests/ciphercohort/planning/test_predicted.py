@@ -116,7 +116,7 @@ def test_seconds_of_a_steady_machine_are_counts(options: dict[str, Any]) -> None
     found = Predicted(plan, made_up(plan))
     steps = len(found.steps)
     parties = sum(
-        found._carries(plan, name, party) / (found._carries(found.played, trip.step, 0) or 1)
+        found._carries(name, party) / (found._carries(trip.step, 0, was_played=True) or 1)
         for name, trip in found.steps.items()
         for party in range(7)
         if trip
