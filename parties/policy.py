@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from parties.kernel.private import Terms
-from parties.kernel.rooms import COVER, EVERY, check_protocols, refused
+from parties.kernel.rooms import COVER, EVERY, GRAM, check_protocols, refused
 from protocols.errors import ParameterError, PolicyError
 
 if TYPE_CHECKING:
@@ -92,7 +92,8 @@ class Policy:
             PolicyError: names the field, its value and the bound.
         """
         cover = plan.cover
-        for need in (plan.protocol, *([COVER] if cover is not None else [])):
+        beside = {COVER: cover is not None, GRAM: plan.kind == GRAM}
+        for need in (plan.protocol, *(name for name, is_due in beside.items() if is_due)):
             if need not in self.protocols:
                 raise PolicyError(refused(need, self.protocols))
         if plan.profile != "secure" and not self.allow_insecure:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.linear_model import LinearRegression, Ridge
 
-from parties.kernel.rows.gram_sums import GramSums
+from parties.kernel.gram.sums import GramSums
 from protocols.gram.contributions import GramTask
 
 Array = NDArray[np.float64]

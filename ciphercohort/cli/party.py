@@ -62,8 +62,9 @@ def init(
         list[str] | None,
         typer.Option(
             help="That this party takes part in, once for each: encrypted-rows, encrypted-model, "
-            "secure-aggregation (evaluation, whitening and standard errors need it too), cover. "
-            "Default: all. What others need is never loaded beside rows and keys."
+            "secure-aggregation (evaluation, whitening and standard errors need it too), cover, "
+            "gram (linear models on encrypted rows). Default: all. What others need is never "
+            "loaded beside rows and keys."
         ),
     ] = None,
     exact_sums: Annotated[
@@ -236,7 +237,7 @@ def trusted(
 
         import sims
         from ciphercohort.cli.trusted import Trusted
-        from parties.kernel.rooms import COVER, check_protocols
+        from parties.kernel.rooms import BESIDE, check_protocols
 
         found = Trusted.of(Path(sims.__file__).parents[1])
         if protocol is not None:
@@ -247,7 +248,7 @@ def trusted(
         for name in found.kernel if protocol is None else found.protocols[protocol]:
             typer.echo(f"{found.lines[name]:6}  {name}")
         for each, names in found.protocols.items():
-            what = "cover adds to one of the first two" if each == COVER else f"{each} needs"
+            what = f"{each} {BESIDE.get(each, 'needs')}"
             typer.echo(f"{found.total(names):6}  lines in {len(names)} modules: {what}")
         typer.echo(
             f"{found.total(found.kernel):6}  lines: the whole kernel, secrets and all that they "

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from parties.kernel.rooms import COVER, EVERY, ROOMS
+from parties.kernel.rooms import BESIDE, EVERY, ROOMS
 from protocols.names import ENCRYPTED_ROWS
 
 OURS = ("ciphercohort", "coordinator", "parties", "protocols", "sims")
@@ -114,8 +114,8 @@ class Trusted:
     """Modules by what they are for an owner.
 
     kernel: secrets, and all that their files load; protocols: what of it an owner needs who takes
-    part in one alone, and what cover adds; reader: what else sees rows as cells; agent:
-    what else the process with both may load: its store, ledger, settings; verifier: what the
+    part in one alone, and what cover and Gram sums add; reader: what else sees rows as cells;
+    agent: what else the process with both may load: its store, ledger, settings; verifier: what the
     process that drives it loads beside: plans, certificates, messages, steps, sockets; libraries:
     of others, that the kernel loads.
     """
@@ -133,9 +133,10 @@ class Trusted:
         """Of the source below a folder."""
         source = Source(root)
         kernel = source.kernel()
-        protocols = {name: source.kernel([name]) for name in EVERY if name != COVER}
-        beside = source.kernel([ENCRYPTED_ROWS, COVER])
-        protocols[COVER] = [name for name in beside if name not in protocols[ENCRYPTED_ROWS]]
+        protocols = {name: source.kernel([name]) for name in EVERY if name not in BESIDE}
+        for name in BESIDE:
+            both = source.kernel([ENCRYPTED_ROWS, name])
+            protocols[name] = [each for each in both if each not in protocols[ENCRYPTED_ROWS]]
         own = source.loaded(OWNERS, but=[DRIVES])
         reader = [n for n in source.below(READER) if n in own and n not in kernel]
         agent = [n for n in own if n not in (*kernel, *reader)]

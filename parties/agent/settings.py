@@ -29,7 +29,6 @@ from protocols.exchange.documents import Checked, check_durations, load_toml
 from protocols.exchange.private_files import write_private
 from protocols.names import check_name
 from protocols.privacy.laws.randomness import RandomSource, SystemRandomness
-from protocols.privacy.laws.seeded import SeededRandomness
 from protocols.privacy.loss.ledger import Ledger
 
 if TYPE_CHECKING:
@@ -247,6 +246,8 @@ class Settings(Checked, frozen=True):
         if self.insecure_noise_seed is None:
             return SystemRandomness()
         log.warning("NOT PRIVATE: the noise is seeded (insecure_noise_seed)")
+        from protocols.privacy.laws.seeded import SeededRandomness
+
         return SeededRandomness(self.insecure_noise_seed, self.name)
 
 

@@ -9,15 +9,22 @@ from typing import Any
 
 from protocols.errors import ParameterError, PolicyError
 
-COVER = "cover"
+COVER, GRAM = "cover", "gram"
+BESIDE = {
+    COVER: "adds to one of the first two",
+    GRAM: "adds to encrypted-rows, for linear models",
+}
+"""What an owner names beside protocols, and for what."""
 ROOMS: Mapping[str, tuple[str, ...]] = {
     "encrypted-rows": ("keys", "rows"),
     "encrypted-model": ("keys", "model"),
     "secure-aggregation": ("sums",),
     COVER: ("cover",),
+    GRAM: ("gram",),
 }
 """By protocol; all share what stands above the rooms, and `integers`. Cover, by which an owner
-stands in for those who vanish, goes with the first two."""
+stands in for those who vanish, goes with the first two; sums of products of rows, which linear
+models are solved from, with the first."""
 EVERY = tuple(ROOMS)
 _HERE = f"{__name__.rpartition('.')[0]}."
 
@@ -25,9 +32,10 @@ _HERE = f"{__name__.rpartition('.')[0]}."
 def check_protocols(protocols: Collection[str]) -> None:
     """Raises ParameterError: there are none, or one that is not known."""
     unknown = [name for name in protocols if name not in ROOMS]
-    if unknown or not {*protocols} - {COVER}:
+    if unknown or not {*protocols} - {*BESIDE}:
         raise ParameterError(
-            f"protocols={[*protocols]}: name one or more of {', '.join(ROOMS)}, and not cover alone"
+            f"protocols={[*protocols]}: name one or more of {', '.join(ROOMS)}, and not "
+            f"{' or '.join(BESIDE)} alone"
         )
 
 

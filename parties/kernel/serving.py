@@ -32,10 +32,9 @@ METHODS: Mapping[str, tuple[str, ...]] = {
     "KeySession": (
         *("public_share", "relinearisation_first", "rotation_share", "add_public_shares"),
         *("hold_relinearisation", "hold_refresh", "hold_decryption", "open_reply"),
-        "trace_shares",
         *("cover_key", "deal", "hold", "stand_in"),
     ),
-    "ModelSession": ("pad_key", "agree_pads", "take_keys", "gradient"),
+    "ModelSession": ("pad_key", "agree_pads", "take_keys", "gradient", "refresh"),
     "RowsSession": ("contribute",),
     "SumsSession": ("mask_key", "masked_secret", "round"),
 }

@@ -18,7 +18,6 @@ from typing import Any
 import pandas as pd
 
 from parties.reader.delimited import frame_of
-from parties.reader.duck import from_duckdb
 from protocols.errors import DataError, ParameterError
 from protocols.exchange.documents import Checked, Text, load_toml
 
@@ -105,6 +104,8 @@ class Query(Checked, frozen=True):
         password = self._password(folder)
         try:
             if self.connection.startswith(_DUCKDB):
+                from parties.reader.duck import from_duckdb
+
                 yield from from_duckdb(self.connection[len(_DUCKDB) :], self.query, folder, rows)
             else:
                 yield from _from_sqlalchemy(self.connection, self.query, password, rows)

@@ -26,7 +26,6 @@ import pyarrow.ipc
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from parties.reader.arff import read_arff
 from parties.reader.cells import OTHER, typed
 from parties.reader.delimited import frame_of, of_columns, read_delimited
 from parties.reader.problems import LINES, MISSING, SHEET_ROWS, TEXT_ROWS, Problems, check_distinct
@@ -324,6 +323,12 @@ def _query(path: Path, problems: Problems, rows: int | None) -> Iterator[pd.Data
     yield from found.batches(path.parent, rows)
 
 
+def _arff(path: Path, problems: Problems, rows: int | None) -> Iterator[pd.DataFrame]:
+    from parties.reader.arff import read_arff
+
+    return read_arff(path, problems, rows)
+
+
 READERS: dict[str, FileReader] = {
     ".csv": partial(read_delimited, separator=","),
     ".csv.gz": partial(read_delimited, separator=","),
@@ -333,7 +338,7 @@ READERS: dict[str, FileReader] = {
     ".feather": _feather,
     ".arrow": _feather,
     ".xlsx": _workbook,
-    ".arff": read_arff,
+    ".arff": _arff,
     ".toml": _query,
 }
 """By the ending of a file's name, in any case; a .toml file holds a `Query`."""

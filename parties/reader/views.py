@@ -3,11 +3,11 @@
 A view is public: it follows from the owner's schema. What it shows of a row is in `one_sum.OneSum`
 objectives that name it.
 
-RANGES, for standard errors: neither standardised nor clipped to a norm. Then a model of encoded
+`ranges`, for standard errors: neither standardised nor clipped to a norm. Then a model of encoded
 rows is exactly one of raw rows, and no row is longer than `row_norm`, for of each categorical
 column one feature is 1 at most. Values beyond a range count as its end.
 
-MISSING, for counts: of every column that is filled in 1 where a cell is empty, else -1.
+`missing`, for counts: of every column that is filled in 1 where a cell is empty, else -1.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from parties.reader.schema import (
 from parties.reader.shard import Shard, add_bias_and_clip, encode_shard, joined
 from parties.reader.table import Table, batches
 from protocols.errors import SchemaError
-from protocols.sums.one_sum import MISSING, RANGES
+from protocols.exchange.labels import EMPTY_VIEW, RANGES_VIEW
 
 # -- by range -------------------------------------------------------------------------------------
 
@@ -103,10 +103,10 @@ def missing_schema(schema: Schema) -> Schema:
 
 def views_of(schema: Schema, view: str) -> list[Schema]:
     """Schemas of a view that a plan may ask for."""
-    if view == RANGES:
+    if view == RANGES_VIEW:
         return [by_range(schema), by_range(schema, private=True)]
     filled = any(column.missing != "refuse" for column in schema.columns)
-    return [missing_schema(schema)] if view == MISSING and filled else []
+    return [missing_schema(schema)] if view == EMPTY_VIEW and filled else []
 
 
 # -- what a plan asks for -------------------------------------------------------------------------
@@ -128,11 +128,11 @@ class Views:
     def find(self, view: str, digest: str) -> Shard | None:
         """Rows of a view whose schema has this digest, closed; None: there is no such view."""
         schema = self._shard.schema
-        if view == RANGES and self._ranges.schema.digest() == digest:
+        if view == RANGES_VIEW and self._ranges.schema.digest() == digest:
             return closed(self._ranges)
-        if view == RANGES and by_range(schema, private=True).digest() == digest:
+        if view == RANGES_VIEW and by_range(schema, private=True).digest() == digest:
             return closed(_private_view(self._ranges, schema))
-        if view == MISSING and self._empty.size and missing_schema(schema).digest() == digest:
+        if view == EMPTY_VIEW and self._empty.size and missing_schema(schema).digest() == digest:
             return closed(self._missing())
         return None
 

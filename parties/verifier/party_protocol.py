@@ -14,7 +14,7 @@ from parties.reader.shard import Shard
 from protocols.exchange.messages import Body
 from protocols.names import ENCRYPTED_MODEL, ENCRYPTED_ROWS, SECURE_AGGREGATION
 from protocols.plan.run_plan import RunPlan
-from protocols.steps.confirmed import Rounds
+from protocols.steps.rounds import Rounds
 
 if TYPE_CHECKING:
     from parties.verifier.objectives import OpenContributor

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from parties.kernel.keys.sheet import KeysSheet
 from parties.kernel.model.columns import Columns
 from parties.kernel.model.sheet import ModelSheet
+from parties.kernel.rooms import EVERY
 from parties.kernel.rows import packed
 from parties.kernel.rows.sheet import RowsSheet
 from parties.kernel.sums.gradients import LOGISTIC, Gradients
@@ -202,7 +203,8 @@ def packed_slots(
 ) -> Packed:
     """What a party encrypts, in the clear: for what stands in for its encryption."""
     sheet = rows_sheet(plan, float("inf"))
-    return plan.place(name, *packed.values(sheet, rows, targets, noise, weight))
+    found = packed.numbers(sheet, EVERY).values(sheet, rows, targets, noise, weight)
+    return plan.place(name, *found)
 
 
 def places(plan: CircuitPlan, sheet: RowsSheet, name: str) -> tuple[Any, list[NDArray[np.int32]]]:
@@ -210,8 +212,8 @@ def places(plan: CircuitPlan, sheet: RowsSheet, name: str) -> tuple[Any, list[ND
 
     See `RowsSession.contribute`.
     """
-    shapes, first, arrays = packed.shapes(sheet, sheet.rows[plan.party_index(name)]), 1, []
-    for shape in shapes:
+    rows, first, arrays = sheet.rows[plan.party_index(name)], 1, []
+    for shape in packed.numbers(sheet, EVERY).shapes(sheet, rows):
         size = int(np.prod(shape))
         arrays.append(np.arange(first, first + size, dtype=np.float64).reshape(shape))
         first += size

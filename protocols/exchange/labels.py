@@ -1,4 +1,4 @@
-"""Names of steps that stand for others, and of the elements that a key ceremony shares."""
+"""Names that both sides know: of steps that stand for others, of elements, of views of rows."""
 
 COVERED, COMMIT = "cover-", "commit-"
 """Prefixes: of a step that repeats another one without the parties that have vanished; of the step
@@ -8,6 +8,8 @@ RELINEARISATION = "relinearisation"
 OPENING_KEY = "opening-key"
 CONTRIBUTE = "contribute"
 KEYS = "keys"
+RANGES_VIEW, EMPTY_VIEW = "ranges", "missing"
+"""Rows encoded otherwise than for training: see `parties.reader.views`."""
 
 
 def repeated(step: str) -> str:

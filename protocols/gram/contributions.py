@@ -27,7 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.kernel.rows.gram_sums import GramSums, scaled_sums
+from parties.kernel.gram.sums import GramSums, scaled_sums
 from protocols.ckks.circuits.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.circuits.gram import GramLayout
 from protocols.ckks.circuits.gram_blocks import BlockLayout

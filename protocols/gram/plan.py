@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.kernel.rows.gram_sums import GramSums, gram_sums
+from parties.kernel.gram.sums import GramSums, gram_sums
 from protocols.errors import ParameterError
 from protocols.gram import slots as gram_slots
 from protocols.gram.contributions import UNIT, GramTask

@@ -33,6 +33,7 @@ from protocols.rows.protocol import chunks, joint_keys, others
 from protocols.steps import decrypt, pads, second_moment
 from protocols.steps.confirmed import View
 from protocols.steps.decrypt import DIVERGED
+from protocols.steps.rounds import noting
 from protocols.steps.survivors import Survivors
 
 _SHARED = {step.name: step for step in ROWS_STEPS}
@@ -106,7 +107,7 @@ def coordinate(
         ProtocolError: a party failed or lied; `culprit` names it.
     """
     view = View(seed)
-    return (yield from view.noting(_coordinate(plan, seed, seeds, watch, view), PROTOCOL.is_alike))
+    return (yield from noting(view, _coordinate(plan, seed, seeds, watch, view), PROTOCOL.is_alike))
 
 
 def _coordinate(

@@ -1,8 +1,8 @@
 """Step `refresh/t` of an encrypted model: fresh sums over the columns of what was added up.
 
-    refresh/t -> c1 of each ciphertext (3 towers)   <- h0 (3 towers), h1 (all towers) of each
+    refresh/t -> c1 of each (3 towers)      <- h0 (3 towers), h1 (all towers) of each, {words}
 
-h0_p = c1 s_p - M_p and h1_p = -a' s_p + T(M_p) + e_p, see `refresh`. What is different here:
+h0_p = c1 s_p - M_p, locked, and h1_p = -a' s_p + T(M_p) + e_p, see `refresh`. What is different:
 
 - T (`ckks.trace_map`) sees 2k coefficients. M_p is uniform modulo the refresh's primes on all
   others, and an integer in the room of `ckks.masks` on these;
@@ -13,9 +13,10 @@ h0_p = c1 s_p - M_p and h1_p = -a' s_p + T(M_p) + e_p, see `refresh`. What is di
   it is a public combination of random elements alone.) A repetition is committed to: who stands in
   for whom is confirmed first.
 
-Security: a party answers once everyone has endorsed the digests that it was shown for `gradient/t`.
-That c1 of the request is made of the replies that fit them is the coordinator's word; who was asked
-for another one is found with the next digests, which are signed for the view.
+Security: a party answers once everyone has endorsed the digests that it was shown for `gradient/t`,
+and its h0 opens where the kernels of all who are left were asked for the same c1 (`steps.locks`): a
+kernel that alone is asked for another one, whoever drives it, shows nothing. That the c1 of all is
+made of the replies that fit the digests is the coordinator's word.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from protocols.exchange.messages import Body, Exchange
 from protocols.exchange.wire import residues_of
 from protocols.model.plan import ModelPlan
 from protocols.plan.protocol import Request
+from protocols.steps.locks import streams_of
 from protocols.steps.refresh import label
 from protocols.steps.survivors import Survivors
 
@@ -57,13 +59,11 @@ def share(half: Any, request: Request) -> Body:
         raise MessageError(f"{len(request.body.blobs)} ciphertexts to refresh, {len(maps)} are due")
     low, step = context.primes[:REFRESH_TOWERS], f"{request.kind}/{request.index}"
     given = residues_of(request.body, context, low)
-    labels = [label(step, k) for k in range(len(given))]
-    shares = half.secret.trace_shares(list(zip(given, labels, maps, strict=True)))
+    reply: Body = half.session.refresh(maps, step, Body(blobs=request.body.blobs))
     # The next point is the first of the new vectors.
-    elements = [context.refresh_label(*each) for each in zip(labels, given, strict=True)]
+    elements = [context.refresh_label(label(step, k), c1) for k, c1 in enumerate(given)]
     half.elements = elements[: plan.layout.num_parts]
-    packed = ((rns.pack(h0, low), rns.pack(h1, context.primes)) for h0, h1 in shares)
-    return Body(blobs=tuple(blob for both in packed for blob in both))
+    return reply
 
 
 # -- coordinator half -----------------------------------------------------------------------------
@@ -93,9 +93,11 @@ def refresh(
     request = Body(blobs=tuple(rns.pack(c1, low) for _, c1 in pairs))
     shapes = [low, context.primes] * len(pairs)
     answered, sums = yield from survivors.ask(f"{STEP}/{step}", request, shapes, n)
+    hiding = streams_of(survivors.replies, len(pairs), low, n)
     fresh = []
     for k, ((c0, c1), trace_map) in enumerate(zip(pairs, plan.column_maps(step), strict=True)):
-        first = joined(context, c0, sums[2 * k], sums[2 * k + 1], trace_map)
+        h0 = rns.subtract(sums[2 * k], hiding[k], low)
+        first = joined(context, c0, h0, sums[2 * k + 1], trace_map)
         fresh.append(
             [first, context.uniform_polynomial(seed, context.refresh_label(label(answered, k), c1))]
         )

@@ -31,7 +31,7 @@ from protocols.names import ENCRYPTED_MODEL, ENCRYPTED_ROWS, SECURE_AGGREGATION
 
 if TYPE_CHECKING:
     from protocols.plan.run_plan import RunPlan
-from protocols.steps.confirmed import Hold
+from protocols.steps.rounds import Hold
 
 Weights = NDArray[np.float64]
 BEFORE, FINISH = ("enrol", "agree", "reveal"), "finish"

@@ -99,7 +99,7 @@ class Curvature:
 
     @property
     def range(self) -> tuple[float, float, float]:
-        """Constant, end and offset: see `kernel.sums.gram_sums.curvature_share`."""
+        """Constant, end and offset: see `kernel.rows.curvature.curvature_share`."""
         return self.constant, self.high, self.offset
 
     def bound(self, rows: Array) -> Array:

@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.kernel.rows.gram_sums import LIFT
+from parties.kernel.rows.curvature import LIFT
 from protocols.ckks.circuits.errors import MARGIN, error_std, few_margin
 from protocols.ckks.circuits.lffr import KINDS, LFFR_LEVELS, LffrUnits, OutputLayout, cubic
 from protocols.ckks.circuits.rows import MASK_VALUE

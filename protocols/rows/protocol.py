@@ -26,6 +26,7 @@ from protocols.steps.confirmed import View
 from protocols.steps.contribute import Opened
 from protocols.steps.keygen import JointKeys
 from protocols.steps.refresh import Refresh
+from protocols.steps.rounds import noting
 from protocols.steps.survivors import Survivors
 
 _KEYS = "public key material, made from your key share"
@@ -225,7 +226,7 @@ def coordinate(
         ProtocolError: a party failed or lied; `culprit` names it.
     """
     view = View(seed)
-    return (yield from view.noting(_coordinate(plan, seed, seeds, watch, view), PROTOCOL.is_alike))
+    return (yield from noting(view, _coordinate(plan, seed, seeds, watch, view), PROTOCOL.is_alike))
 
 
 def _coordinate(

@@ -1,31 +1,27 @@
 """What a party signs before a reply of it leaves: see `commitments` for the order of messages.
 
-A party's kernel and its driver load this alike: the kernel for replies that a secret made of what
-it was asked (`parties.kernel.keys.session`), the driver for all others.
+A party's kernel loads this, for replies that a secret made of what it was asked
+(`parties.kernel.keys.session`); its driver loads it with `rounds`, for all others.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from protocols.errors import PolicyError, ProtocolError
 from protocols.exchange import signed_messages, signed_values
 from protocols.exchange.body import Body
-from protocols.exchange.labels import CONTRIBUTE, commit_of, repeated
+from protocols.exchange.labels import CONTRIBUTE, commit_of
 from protocols.exchange.labels import KEYS as KEYS_STEP
 from protocols.exchange.signed_values import SignedValue, committed_text, digest_of
 
-if TYPE_CHECKING:
-    from protocols.exchange.messages import Exchange
-
-T = TypeVar("T")
 ENDORSEMENT = "endorsement"
 
 
@@ -57,19 +53,6 @@ class View:
         asked = json.dumps([step, dict(request.meta), list(request.digests)], sort_keys=True)
         whole = bytes.fromhex(self.digest) + asked.encode()
         self.digest = hashlib.sha256(whole).hexdigest()
-
-    def noting(self, exchange: Exchange[T], alike: Callable[[str], bool]) -> Exchange[T]:
-        """The same exchange, its requests noted; alike: whether a step asks everyone the same."""
-        replies: Any = None
-        while True:
-            try:
-                asked = exchange.send(replies)
-            except StopIteration as stop:
-                found: T = stop.value
-                return found
-            if alike(asked.step):
-                self.note(asked.step, next(iter(asked.bodies.values())))
-            replies = yield asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,134 +217,3 @@ class Opening:
         self._commitments = {
             name: SignedValue(**fields) for name, fields in meta["commitments"].items()
         }
-
-
-class Kernel(Protocol):
-    """What keeps a reply: `parties.kernel.keys.session.KeySession`."""
-
-    def open_reply(self, request: Body) -> Body:
-        """See `Opening.open`."""
-        ...
-
-
-class Held(Opening):
-    """A reply that a party's kernel made, and keeps until it is opened."""
-
-    def __init__(self, terms: Terms, name: str, kernel: Kernel) -> None:
-        self._terms, self._name, self._kernel = terms, name, kernel
-        self._message, self._commitments = None, {}
-
-    def open(self, request: Body) -> Body:
-        """See `Opening.open`."""
-        opened = self._kernel.open_reply(request)
-        self._commitments = signed_messages.of_request(request)
-        return opened
-
-
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """A reply to a committed step that the kernel makes and keeps: in place of the message.
-
-    make(step, before, asked): the digest that it signs; before: view before the request `asked`.
-    """
-
-    kernel: Kernel
-    make: Callable[[str, str, Body], Body]
-
-
-class Rounds:
-    """A party's replies that are fixed before they are sent, one step after the other.
-
-    view: of what this party was asked; confirmed by all with each commitment.
-
-    roster: of the run; name: this party; signing_key: its identity.
-    """
-
-    def __init__(
-        self, roster: Mapping[str, str], name: str, signing_key: Ed25519PrivateKey
-    ) -> None:
-        self._roster, self._name, self._signing_key = roster, name, signing_key
-        self._step, self._missing = "", tuple[str, ...]()
-        self.begin(b"")
-
-    def begin(self, seed: bytes) -> None:
-        """From now on; seed: the joint one."""
-        self._seed, self.view = seed, View(seed)
-        self._last: Opening | None = None
-
-    @property
-    def bound_to(self) -> str:
-        """View that the last commitment is bound to; empty without one."""
-        return self._last.view if self._last else ""
-
-    def commit(
-        self,
-        step: str,
-        reply: Body | Hold,
-        missing: Collection[str],
-        before: str = "",
-        asked: Body | None = None,
-    ) -> Body:
-        """Keep the reply to a step until it is opened; missing: who is covered for.
-
-        before: view before the request `asked`, for a kernel that holds the reply.
-        """
-        terms = self._take(step, missing, self.view.digest)
-        if isinstance(reply, Body):
-            return self._last_one.commit(reply)
-        self._last = Held(terms, self._name, reply.kernel)
-        return reply.make(step, before, asked or Body())
-
-    def open(self, request: Body) -> Body:
-        """The reply that was committed to; see `Opening.open`."""
-        if self._last is None:
-            raise PolicyError("no reply is committed to")
-        return self._last.open(request)
-
-    def confirm(self, step: str, request: Body) -> None:
-        """Go on only if everyone endorsed what this party opened last.
-
-        step: that is asked; where it repeats the last one, that one comes to nothing.
-
-        Raises:
-            ProtocolError, MessageError: see `Opening.confirm`.
-        """
-        if self._last is None or not self._last.is_open or repeated(step) == self._step:
-            return
-        self._last.confirm(request)
-        self._last = None
-
-    def forget(self) -> None:
-        """Nobody endorses what was opened last: that all have signed for it is enough."""
-        self._last = None
-
-    @property
-    def _last_one(self) -> Opening:
-        assert self._last is not None  # noqa: S101 (it was just made)
-        return self._last
-
-    def _take(self, step: str, missing: Collection[str], view: str) -> Terms:
-        self._step, self._missing = step, tuple(missing)
-        terms = Terms.of_round(self._roster, step, self._seed, missing, view)
-        self._last = Opening(terms, self._name, self._signing_key)
-        return terms
-
-    def state(self) -> Body:
-        """For `restore`; nothing in it is secret, see `Opening.state`."""
-        meta: dict[str, Any] = {"view": self.view.digest, "last": None}
-        if self._last is None:
-            return Body(meta)
-        own, held = self._last.state(), isinstance(self._last, Held)
-        meta["last"] = [self._step, list(self._missing), self._last.view, held, dict(own.meta)]
-        return Body(meta, own.blobs)
-
-    def restore(self, state: Body, seed: bytes, kernel: Kernel | None = None) -> None:
-        """Inverse of `state`; seed: the joint one; kernel: that holds a reply."""
-        self.begin(seed)
-        self.view.digest = state.meta["view"]
-        if state.meta["last"]:
-            step, missing, view, held, own = state.meta["last"]
-            terms = self._take(step, missing, view)
-            if held and kernel is not None:
-                self._last = Held(terms, self._name, kernel)
-            self._last_one.restore(Body(own, state.blobs))

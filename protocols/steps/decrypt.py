@@ -33,7 +33,7 @@ from protocols.exchange.messages import Body, Exchange
 from protocols.numerics.slot_bounds import LARGEST_SLOT
 from protocols.plan.circuit_plan import CircuitPlan
 from protocols.plan.protocol import Request
-from protocols.steps.confirmed import Hold
+from protocols.steps.rounds import Hold
 from protocols.steps.secret_half import CircuitHalf
 from protocols.steps.survivors import Survivors
 

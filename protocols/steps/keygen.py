@@ -41,7 +41,8 @@ from protocols.plan.circuit_plan import CircuitPlan
 from protocols.plan.protocol import Request
 from protocols.steps import agree, commitments, confirmed
 from protocols.steps.commitments import Gathering
-from protocols.steps.confirmed import Hold, Terms, View
+from protocols.steps.confirmed import Terms, View
+from protocols.steps.rounds import Hold
 from protocols.steps.secret_half import CircuitHalf, KeysHalf
 
 RELINEARISE = "relinearise"

@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from parties.kernel.rows.gram_sums import LIFT
+from parties.kernel.rows.curvature import LIFT
 from protocols.ckks.circuits.errors import fresh_std
 from protocols.ckks.circuits.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.circuits.rows import Preconditioner

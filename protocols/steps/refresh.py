@@ -39,7 +39,7 @@ from protocols.ckks.residues import Residues, each
 from protocols.exchange.messages import Body, Exchange
 from protocols.plan.circuit_plan import CircuitPlan, ColumnMaps
 from protocols.plan.protocol import Request
-from protocols.steps.confirmed import Hold
+from protocols.steps.rounds import Hold
 from protocols.steps.secret_half import CircuitHalf
 from protocols.steps.survivors import Survivors
 

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from protocols.ckks.evaluation import CkksContext
     from protocols.exchange.signed_values import SignedValue
     from protocols.plan.circuit_plan import CircuitPlan
-    from protocols.steps.confirmed import Opening, Rounds
+    from protocols.steps.confirmed import Opening
+    from protocols.steps.rounds import Rounds
 
 # c1, label and map of a ciphertext that is to be refreshed; both halves of a share of it.
 Asked = tuple[Residues, str, ColumnMap | None]

@@ -23,7 +23,8 @@ OnMissing = Callable[[tuple[str, ...]], None]
 class Survivors:
     """Who of a run is still there; asks the steps that the survivors can do for all.
 
-    present: parties that are asked; missing: covered ones, never asked again.
+    present: parties that are asked; missing: covered ones, never asked again; replies: the last
+    ones, with what they say beside the blobs that were summed.
 
     Replies of a committed step, and of every repetition, are fixed before they are sent
     (`commitments`); the endorsements of what was opened go out with the next step.
@@ -43,6 +44,7 @@ class Survivors:
         self._stand_ins: tuple[str, ...] = ()
         self._endorsed = Body()
         self.missing: tuple[str, ...] = ()
+        self.replies: Mapping[str, Body] = {}
 
     @property
     def present(self) -> tuple[str, ...]:
@@ -96,8 +98,9 @@ class Survivors:
 
         if not protocol.place(step).fixed:
             replies = yield asking(step, request, sums.fold, meanwhile)
-            gone = lost(replies)
-            return ([] if gone else sums.of(replies)), gone
+            if gone := lost(replies):
+                return [], gone
+            return self._summed(sums, replies), ()
         replies = yield asking(commit_of(step), request, None, meanwhile)
         if gone := lost(replies):
             return [], gone
@@ -107,7 +110,12 @@ class Survivors:
         if gone := lost(replies):
             return [], gone
         self._endorsed = gathering.endorsed(replies)
-        return sums.of(replies), ()
+        return self._summed(sums, replies), ()
+
+    def _summed(self, sums: RunningSums, replies: Mapping[str, Body]) -> list[Residues]:
+        found = sums.of(replies)
+        self.replies = {name: Body(replies[name].meta) for name in self.present}
+        return found
 
     def _lose(self, step: str, lost: tuple[str, ...]) -> StandIn:
         names, needed = ", ".join(lost), self._plan.cover or 0

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from parties.kernel.sums.products import MissingCells
+from protocols.exchange.labels import EMPTY_VIEW
 from protocols.exchange.serialise import to_plain
-from protocols.sums.one_sum import MISSING, OneSum
+from protocols.sums.one_sum import OneSum
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,7 +25,7 @@ class MissingObjective(OneSum):
 
     kind = "missing-cells"
     released = "how many cells of each column are empty, over all parties together"
-    view = MISSING
+    view = EMPTY_VIEW
     several = None
 
     columns: int

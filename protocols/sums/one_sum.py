@@ -24,8 +24,6 @@ from parties.kernel.sums.row_function import SumFunction
 from protocols.errors import ParameterError
 
 Array = NDArray[np.float64]
-RANGES, MISSING = "ranges", "missing"
-"""Views of rows: as `parties.reader.views` encodes them; empty: as training has them."""
 
 
 class OneSum(ABC):

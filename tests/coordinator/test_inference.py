@@ -29,13 +29,14 @@ from parties.reader.shard import encode_shard
 from parties.reader.views import by_range, encode_with_views, missing_schema
 from parties.verifier.party import Party
 from protocols.errors import ParameterError, PolicyError, PrivacyError, ProtocolError, SchemaError
+from protocols.exchange.labels import EMPTY_VIEW as MISSING
+from protocols.exchange.labels import RANGES_VIEW as RANGES
 from protocols.plan.held_out import HeldOut
 from protocols.plan.kinds import plan_from_dict
 from protocols.privacy.laws.seeded import SeededRandomness
 from protocols.privacy.loss.ledger import Ledger
 from protocols.statistics.inference.objective import InformationObjective
 from protocols.sums.missing_cells import MissingObjective
-from protocols.sums.one_sum import MISSING, RANGES
 from sims.evaluation import specs_of
 from sims.simulated_sums import Sums, encoded, infer, with_shards
 from tests.coordinator.test_deployment import NAMES, Centre

@@ -121,7 +121,9 @@ ARITHMETIC = {
     "parties.kernel.model.clear_rows",
     "parties.kernel.model.columns",
     "parties.kernel.rows",
-    "parties.kernel.rows.gram_sums",
+    "parties.kernel.gram",
+    "parties.kernel.gram.sums",
+    "parties.kernel.rows.curvature",
     "parties.kernel.sums",
     *(
         f"parties.kernel.{room}.{path.stem}"

@@ -22,7 +22,6 @@ from parties.kernel.private import Terms
 from parties.kernel.rooms import EVERY
 from protocols.ckks import residues as rns
 from protocols.ckks.parameters import DECRYPTION_TOWERS, REFRESH_TOWERS
-from protocols.ckks.subring import TraceMap
 from protocols.errors import CohortError, PolicyError
 from protocols.exchange.body import Body
 from protocols.exchange.labels import commit_of
@@ -158,19 +157,12 @@ def relinearisation_has_its_step(kernel: Any) -> bool:
     return refuses(lambda: session.hold_relinearisation("refresh/0", BEFORE, request))
 
 
-def traces_are_of_models(kernel: Any) -> bool:
-    """These shares are not kept: a run of rows has none."""
-    session, c1 = begun(kernel), np.ones((REFRESH_TOWERS, N), np.uint64)
-    return refuses(lambda: session.trace_shares([(c1, "refresh/0/0", TraceMap(N // 8, 4, 1.0))]))
-
-
 FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
     "operands": ("view.note(commit_of(step), body)", "view.note(commit_of(step), ASKED)",
                  operands_are_what_was_signed_for),
     "signatures": ("return self._reply[2].open(request)", "return self._reply[2]._message",
                    signatures_are_asked_for),
     "step": ("if step != RELINEARISE", "if False", relinearisation_has_its_step),
-    "traces": ("if not self.traces", "if False", traces_are_of_models),
 }  # fmt: skip
 
 

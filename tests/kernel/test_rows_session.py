@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from parties.kernel.channel import Codec
 from parties.kernel.private import Private, Terms
+from parties.kernel.rooms import EVERY
 from parties.kernel.rows import packed
 from parties.kernel.rows import session as rows_session
 from parties.kernel.rows.session import RowsSession
@@ -130,7 +131,7 @@ def changed(array: Any, **at: int) -> Any:
 def test_what_is_encrypted() -> None:
     """Rows times their scale, and sums with the noise of the sheet, where the places say."""
     rows, side = Party().contribute(PLACES, SIDE)
-    noise = packed.draw_noise(SHEET, SeededRandomness(1))
+    noise = packed.draw_noise(SHEET, packed.noise_size(SHEET), SeededRandomness(1))
     np.testing.assert_array_equal(rows[: ROWS * D].reshape(ROWS, D), 0.25 * X)
     expected = (X.T @ (0.5 - Y) + sum(SHEET.rows) * noise) / 2.0
     np.testing.assert_array_equal(side[: ROUNDS * D].reshape(ROUNDS, D), expected)
@@ -313,7 +314,7 @@ def test_no_wrong_field_leaves_a_row_without_noise(name: str, value: Any) -> Non
     try:
         sheet = replace(SHEET, **{name: value})
         party = Party(sheet)
-        total = 1 + sum(int(np.prod(s)) for s in packed.shapes(sheet, ROWS))
+        total = 1 + sum(int(np.prod(s)) for s in packed.numbers(sheet, EVERY).shapes(sheet, ROWS))
         places = np.zeros((-(-total // SLOTS), SLOTS), np.int32)
         places.ravel()[: total - 1] = np.arange(1, total)
         found = np.concatenate(party.contribute(*places))

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from parties.kernel.gram.sums import GramSums
 from parties.kernel.keys import answers
-from parties.kernel.rows.gram_sums import GramSums
 from protocols.ckks import residues as rns
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.parameters import DECRYPTION_TOWERS, CkksParameters

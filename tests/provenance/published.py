@@ -93,11 +93,24 @@ def published(run: Run, party: str) -> dict[str, Published]:
         # Dealt shares are sealed: see `dealt`.
         if name != party or step == cover.DEAL:
             continue
-        for (label, primes), rows in unpacked(run.plan, run.context, step, reply.blobs):
+        for (label, primes), rows in _opened(run, party, step, reply.blobs):
             if label in found and (found[label][1] != rows).any():
                 raise UntrueError(f"{label} was sent a second time by {party}, not resent")
             found[label] = (primes, rows)
     return found
+
+
+def _opened(
+    run: Run, party: str, step: str, blobs: tuple[bytes, ...]
+) -> Iterator[tuple[Shape, Residues]]:
+    """Without what locks h0 of a refresh, for whoever has all words, or the pairs' secrets."""
+    lock, n = run.locks.get((step, party)), run.plan.ckks.ring_dim
+    low = run.context.primes[:REFRESH_TOWERS] if run.context else ()
+    streams = iter(lock.streams(len(blobs) // 2, low, n) if lock else ())
+    for (label, primes), rows in unpacked(run.plan, run.context, step, blobs):
+        if lock and label.endswith("/h0"):
+            rows = rns.subtract(rows, next(streams), low)
+        yield (label, primes), rows
 
 
 def dealt(run: Run, party: str) -> dict[str, Published]:

@@ -17,13 +17,15 @@ import numpy as np
 
 from coordinator.log import recorded
 from parties.kernel.keys.key_share import KeyShare
+from parties.kernel.model.session import ModelSession
 from parties.kernel.sums.aggregate_share import AggregateShare
 from parties.verifier.encrypted_model import EncryptedModelParty
 from protocols.ckks import residues as rns
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.exchange.messages import Body, public_bytes
-from protocols.steps.confirmed import Held
+from protocols.steps.locks import Lock, asked_for
+from protocols.steps.rounds import Held
 from protocols.steps.samples import Sample
 from tests.support import exact
 from tests.support.helpers import Session, half_of
@@ -43,7 +45,8 @@ class Run:
     """secrets, ephemerals: coefficients of s_p, u_p; held: what each party holds of other
     dealers; slots: what was encrypted, by party and label; sums: (c0, c1) of what was computed on
     rows in the clear, what was added to c0 included; messages: (step, party, request, reply);
-    unopened: replies that were fixed and never sent, by step and party.
+    unopened: replies that were fixed and never sent, by step and party; locks: of replies that open
+    where all were asked for the same, likewise.
     """
 
     session: Session
@@ -57,6 +60,7 @@ class Run:
     sums: dict[tuple[str, str], list[rns.Residues]] = field(default_factory=dict)
     messages: list[tuple[str, str, Body, Body]] = field(default_factory=list)
     unopened: dict[tuple[str, str], Body] = field(default_factory=dict)
+    locks: dict[tuple[str, str], Lock] = field(default_factory=dict)
     weights: Any = None
 
     @property
@@ -134,6 +138,7 @@ def watching(
     """Deliver and record; parties vanish and restart as said."""
     session, encrypt, add = run.session, KeyShare.encrypt, AggregateShare.encrypt
     onto, gradient = KeyShare.encrypt_onto, EncryptedModelParty.gradient
+    refresh = ModelSession.refresh
     whose: list[str] = []
 
     def watched(share: KeyShare, key: Any, slots: Any, label: str) -> Any:
@@ -158,6 +163,11 @@ def watching(
         run.slots[whose[-1], f"round/{t}"] = values
         return add(share, t, values)
 
+    def watched_refresh(own: ModelSession, maps: Any, step: str, request: Body) -> Body:
+        missing = own._held.missing
+        run.locks[step, whose[-1]], _ = own._pads.lock(asked_for(step, request, missing), missing)
+        return refresh(own, maps, step, request)
+
     def one(step: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
         ((name, data),) = outgoing.items()
         whose.append(name)
@@ -165,6 +175,7 @@ def watching(
             patch.object(KeyShare, "encrypt", watched),
             patch.object(KeyShare, "encrypt_onto", watched_onto),
             patch.object(EncryptedModelParty, "gradient", watched_gradient),
+            patch.object(ModelSession, "refresh", watched_refresh),
             patch.object(AggregateShare, "encrypt", watched_sum),
         ):
             replies = session.ask(step, outgoing)

@@ -41,6 +41,7 @@ from protocols.rows.plan import RowsPlan
 from protocols.rows.protocol import PROTOCOL
 from protocols.steps import agree, confirmed, decrypt, keygen, refresh
 from protocols.steps.confirmed import KEYS, ROWS, Opening, Terms
+from protocols.steps.rounds import Rounds
 from tests.provenance.published import shapes
 from tests.provenance.runs import Run
 from tests.support.helpers import Session, make_session
@@ -68,7 +69,7 @@ class Simulator:
         )
         self.session.coordinator._make_plan = self._plan_for
         self._openings: dict[tuple[str, confirmed.Phase], Opening] = {}
-        self._rounds: dict[str, confirmed.Rounds] = {}
+        self._rounds: dict[str, Rounds] = {}
         self._seeds = {name: self._bytes(f"seed {name}") for name in plan.names}
 
     def _plan_for(self, members: Any) -> RowsPlan:
@@ -152,8 +153,8 @@ class Simulator:
         self._openings[name, phase] = Opening(Terms.of(self._now, phase, seed), name, key)
         return self._openings[name, phase]
 
-    def _begun(self, name: str) -> confirmed.Rounds:
-        rounds = confirmed.Rounds(self._now.roster, name, self.session.party_keys[name])
+    def _begun(self, name: str) -> Rounds:
+        rounds = Rounds(self._now.roster, name, self.session.party_keys[name])
         rounds.begin(self._joint_seed())
         return rounds
 

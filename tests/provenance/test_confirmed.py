@@ -13,7 +13,7 @@ from protocols.exchange.messages import Body
 from protocols.model import protocol as encrypted_model
 from protocols.plan.protocol import Protocol
 from protocols.rows import protocol as encrypted_rows
-from protocols.steps.confirmed import Rounds
+from protocols.steps.rounds import Rounds
 from protocols.steps.survivors import Survivors
 from tests.provenance.confirmed import unconfirmed
 from tests.provenance.options import LOST, RUNS

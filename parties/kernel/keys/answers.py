@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from protocols.ckks import residues as rns
-from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.context import RingContext
 from protocols.ckks.parameters import DECRYPTION_TOWERS, REFRESH_TOWERS
 from protocols.errors import MessageError, PolicyError
@@ -21,7 +20,7 @@ Operation = Callable[..., Any]
 def refresh(
     context: RingContext,
     shares: Operation,
-    maps: Sequence[ColumnMap | None],
+    maps: Sequence[Any],
     step: str,
     request: Body,
 ) -> Body:

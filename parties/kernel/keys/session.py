@@ -83,7 +83,6 @@ class KeySession:
         self._share: KeyShare | None = None
         self._cover: CoverShare | None = None
         self._reply: tuple[str, tuple[str, ...], Opening] | None = None
-        self.traces = False  # until a session of an encrypted model says so
 
     def __repr__(self) -> str:
         return "KeySession(<secret>)"
@@ -222,9 +221,7 @@ class KeySession:
         return self._secret.refresh_shares(asked)
 
     def trace_shares(self, asked: Sequence[Asked]) -> list[Halves]:
-        """See `KeyShare.trace_shares`; refused alike, and where no model is encrypted."""
-        if not self.traces:
-            raise PolicyError("this run has no encrypted model")
+        """See `KeyShare.trace_shares`; refused alike. A model's session hides them."""
         self._check_refresh([label for _, label, _ in asked])
         return self._secret.trace_shares(asked)
 

@@ -20,6 +20,7 @@ from protocols.ckks.residues import Residues
 from protocols.errors import PolicyError
 from protocols.exchange.body import Body
 from protocols.exchange.signed_values import SignedValue, pad_key_text
+from protocols.steps.locks import Lock, word
 
 # 32-bit digits of a pair's integers: 320 bits, of which three primes of 60 bits take a rest.
 _DIGITS = 10
@@ -104,6 +105,20 @@ class Pads:
         weights = [1 << 32 * digit for digit in range(_DIGITS)]
         integers: Any = total.astype(object) @ np.array(weights, object)
         return subring.reduced(integers, primes)
+
+    def lock(self, asked: bytes, missing: Collection[str]) -> tuple[Lock, dict[str, str]]:
+        """Of this party's reply to what it was asked, and its words for the locks of all others.
+
+        asked: see `protocols.steps.locks`; missing: who is covered for.
+
+        Raises:
+            PolicyError: see `pad`.
+        """
+        if not self._secrets:
+            raise PolicyError("no pads are agreed yet, or they were erased")
+        pairs = {n: self._secrets[n] for n in self._roster if n not in (self._name, *missing)}
+        own = [word(secret, self._name, asked) for secret in pairs.values()]
+        return Lock.of(own), {name: word(pairs[name], name, asked).hex() for name in pairs}
 
     # -- going on in another process --------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from scipy.special import logit
 
 from parties.kernel.integers.blocks import added
 from parties.kernel.integers.clipping import clip_rows, row_norms
+from parties.kernel.keys import answers
 from parties.kernel.keys.session import KeySession, Once
 from parties.kernel.model.clear_rows import CIRCUITS, ClearRows
 from parties.kernel.model.pads import Pads
@@ -28,12 +29,14 @@ from protocols.ckks.evaluation import CkksContext, unload
 from protocols.ckks.factored import Link
 from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
 from protocols.ckks.residues import Residues
+from protocols.ckks.subring import TraceMap
 from protocols.errors import MessageError, PolicyError
 from protocols.exchange.body import Body
 from protocols.exchange.labels import COVERED, PUBLIC_KEY, rotation_label
 from protocols.exchange.signed_values import SignedValue
 from protocols.privacy.laws.discrete import discrete_gaussian
 from protocols.privacy.laws.randomness import ExpandedRandomness, RandomSource, apart
+from protocols.steps.locks import CHECK, WORDS, asked_for
 
 T = TypeVar("T")
 Array = NDArray[np.float64]
@@ -115,7 +118,6 @@ class ModelSession:
         if keys.context.params.num_slots != self._sheet.columns.num_slots:
             raise PolicyError("the sheet of this run is refused: slots of another ring")
         self._seed, self._keys = keys.seed, keys
-        keys.traces = True
         self._pads = Pads(dict(self._sheet.roster), self._name, self._seed, self._signing_key)
         return self._seed
 
@@ -259,6 +261,25 @@ class ModelSession:
             return rows.rotated([[c0, c1] for c0, c1 in zip(point, uniform, strict=False)])
 
         return rows.gradient(self._shared.once(self._loaded, "point", tuple(self._asked), make))
+
+    def refresh(self, maps: Sequence[TraceMap], step: str, asked: Body) -> Body:
+        """Shares of a refresh, in a reply that opens where all parties were asked for the same.
+
+        maps: of the step's ciphertexts, whose c1 are what is asked; see `protocols.steps.locks`.
+
+        Raises:
+            PolicyError: the sheet has no such refresh, it is over, or pads are due. MessageError:
+                malformed.
+        """
+        keys = self._held
+        lock, words = self._pads.lock(asked_for(step, asked, keys.missing), keys.missing)
+        reply = answers.refresh(keys.context, keys.trace_shares, maps, step, asked)
+        low, n = keys.context.primes[:REFRESH_TOWERS], keys.context.params.ring_dim
+        blobs = list(reply.blobs)
+        for k, stream in enumerate(lock.streams(len(blobs) // 2, low, n)):
+            h0 = rns.unpack(blobs[2 * k], low, n)
+            blobs[2 * k] = rns.pack(rns.add(h0, stream, low), low)
+        return Body({WORDS: words, CHECK: lock.check}, tuple(blobs))
 
     # -- going on in another process --------------------------------------------------------------
 

@@ -7,21 +7,15 @@ session that encrypts them checks (`rows_session`).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logit
 
-from parties.kernel.integers import symmetric
 from parties.kernel.integers.clipping import clip_rows, row_norms
-from parties.kernel.rows.gram_sums import (
-    LIFT,
-    curvature_share,
-    gram_sensitivity,
-    gram_sums,
-    scaled_sums,
-)
+from parties.kernel.rooms import named
+from parties.kernel.rows.curvature import LIFT, curvature_share
 from parties.kernel.rows.sheet import RowsSheet
 from protocols.errors import DataError, PolicyError
 from protocols.privacy.laws.discrete import discrete_gaussian
@@ -29,21 +23,27 @@ from protocols.privacy.laws.randomness import RandomSource
 
 Array = NDArray[np.float64]
 SLACK = 1 + 1e-9  # of float64: rounding, two machines
+SUMS = "parties.kernel.gram.numbers"
+
+
+def numbers(sheet: RowsSheet, protocols: Collection[str]) -> Any:
+    """The module that makes a sheet's numbers: this one, or that of sums; protocols: of an owner.
+
+    Raises:
+        PolicyError: the owner takes no part in these.
+    """
+    return named(SUMS if sheet.kind == "gram" else __name__, protocols)
 
 
 def noise_size(sheet: RowsSheet) -> tuple[int, ...]:
     """Shape of one party's noise on means."""
     d, c = sheet.num_features, max(1, sheet.num_outputs)
-    if sheet.kind == "gram":
-        return (symmetric.length(d) + d * c,)
     return (sheet.rounds, d, c) if sheet.kind == "lffr" else (sheet.rounds, d)
 
 
 def shapes(sheet: RowsSheet, rows: int) -> Sequence[tuple[int, ...]]:
     """Of the arrays of `values`; rows: of the party."""
     d, c = sheet.num_features, max(1, sheet.num_outputs)
-    if sheet.kind == "gram":
-        return [(d, d), (d, c), *([(d, 1)] if sheet.row_sums else [])]
     if sheet.kind == "lffr":
         return [(rows, d, c)] * 3 + [(1 if sheet.curvature else sheet.rounds, d, c)]
     return [(rows, d), (sheet.rounds + bool(sheet.curvature), d)]
@@ -51,17 +51,14 @@ def shapes(sheet: RowsSheet, rows: int) -> Sequence[tuple[int, ...]]:
 
 def least_move(sheet: RowsSheet) -> float:
     """How far two rows' parts of a release can be apart, at least: those at zero weights."""
-    if sheet.kind == "gram":
-        return gram_sensitivity(sheet.bound, sheet.target_bound)
     if sheet.kind == "lffr":
         return math.sqrt(sheet.num_outputs) * sheet.bound / 4
     labels = (1.0,) if sheet.signed else (0.0, 1.0)
     return 2 * max(abs(sheet.start - y) for y in labels) * sheet.bound
 
 
-def draw_noise(sheet: RowsSheet, randomness: RandomSource) -> Array:
+def draw_noise(sheet: RowsSheet, shape: tuple[int, ...], randomness: RandomSource) -> Array:
     """One party's share, of `noise_size`; zeros without privacy."""
-    shape = noise_size(sheet)
     if not sheet.law:
         return np.zeros(shape)
     units = discrete_gaussian(sheet.units, math.prod(shape), randomness)
@@ -79,8 +76,6 @@ def values(
     Raises:
         PolicyError, DataError: a row is beyond what the sheet says of all.
     """
-    if sheet.kind == "gram":
-        return gram_values(sheet, rows, targets, noise, weight)
     if sheet.kind == "lffr":
         return lffr_values(sheet, rows, targets, noise)
     return row_values(sheet, rows, targets, noise)
@@ -96,7 +91,7 @@ def row_values(sheet: RowsSheet, rows: Array, targets: Array, noise: Array) -> l
         rows = clip_rows(np.asarray(rows @ np.array(sheet.matrix)), 1.0)[0]
     if sheet.signed:
         rows, y = rows * (2 * y - 1)[:, None], np.ones_like(y)
-    _hold(sheet, rows, y)
+    hold_rows(sheet, rows, y)
     linear = rows.T @ (sheet.start - y) + sum(sheet.rows) * noise
     columns = linear / sheet.side
     if sheet.curvature:
@@ -111,7 +106,7 @@ def lffr_values(sheet: RowsSheet, rows: Array, targets: Array, noise: Array) -> 
 
     Shapes (rows, d, c), three times, and (T, d, c), with a curvature (1, d, c).
     """
-    _hold(sheet, rows, targets)
+    hold_rows(sheet, rows, targets)
     factors = (0.5 - targets) / sheet.start
     repeated = np.repeat((sheet.scale * rows)[:, :, None], factors.shape[1], axis=2)
     terms = repeated * factors[:, None, :]
@@ -125,21 +120,12 @@ def lffr_values(sheet: RowsSheet, rows: Array, targets: Array, noise: Array) -> 
     return [repeated, LIFT * repeated, LIFT * terms, np.array(side)]
 
 
-def gram_values(
-    sheet: RowsSheet, rows: Array, targets: Array, noise: Array, weight: Array | float
-) -> list[Array]:
-    """See `scaled_sums`."""
-    _hold(sheet, rows, targets)
-    if sheet.gamma:
-        targets = logit(sheet.gamma * targets + (1 - sheet.gamma) / 2)
-    targets = np.asarray(targets).reshape(len(rows), -1)
-    bounds = (math.sqrt(sheet.num_features), sheet.target_bound) if sheet.law else None
-    sums = gram_sums(rows, targets, noise, weight, bounds, sum(sheet.rows), sheet.bits, sheet.most)
-    return scaled_sums(sums, sheet.scale, sheet.row_sums)
+def hold_rows(sheet: RowsSheet, rows: Array, targets: Array) -> None:
+    """Refuse what is beyond the sheet; written so that what is not a number is refused.
 
-
-def _hold(sheet: RowsSheet, rows: Array, targets: Array) -> None:
-    """Written so that what is not a number is refused."""
+    Raises:
+        DataError, PolicyError: a target, or a row.
+    """
     if not ((targets >= 0) & (targets <= 1)).all():
         raise DataError("targets outside [0, 1]; scale and clamp them by their public ranges")
     if not (row_norms(rows) <= sheet.bound * SLACK).all():

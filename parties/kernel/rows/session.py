@@ -43,7 +43,15 @@ class RowsSession:
     ) -> None:
         self._sheet, self._rows, self._terms = sheet, rows, terms_of(rows)
         self._randomness, self.is_over = randomness, False
-        check(sheet, name, signing_key.public_key().public_bytes_raw().hex(), rows, self._terms)
+        self._numbers = packed.numbers(sheet, self._terms.protocols)
+        check(
+            sheet,
+            name,
+            signing_key.public_key().public_bytes_raw().hex(),
+            rows,
+            self._terms,
+            self._numbers,
+        )
 
     def contribute(self, keys: KeySession, places: Sequence[NDArray[np.int32]]) -> list[Residues]:
         """(c0, c1) of each vector of slots, once.
@@ -62,8 +70,8 @@ class RowsSession:
         self.is_over = True
         self._terms.spend()
         shard = opened(self._rows)
-        noise = packed.draw_noise(sheet, self._randomness)
-        found = packed.values(sheet, shard.x, shard.y, noise, shard.weight)
+        noise = packed.draw_noise(sheet, self._numbers.noise_size(sheet), self._randomness)
+        found = self._numbers.values(sheet, shard.x, shard.y, noise, shard.weight)
         numbers = np.concatenate([[0.0], *(each.ravel() for each in found)])
         return [
             keys.encrypt(key, numbers[place], f"{CONTRIBUTE}/{k}") for k, place in enumerate(places)
@@ -72,7 +80,7 @@ class RowsSession:
     def check_places(self, places: Sequence[NDArray[np.int32]], num_slots: int) -> None:
         """Each number has a slot; numbers of a row one, those of sums as many as the layout."""
         sheet = self._sheet
-        total = 1 + sum(map(math.prod, packed.shapes(sheet, int(self._rows.rows))))
+        total = 1 + sum(map(math.prod, self._numbers.shapes(sheet, int(self._rows.rows))))
         if not all(p.shape == (num_slots,) and p.dtype == np.int32 for p in places):
             raise MessageError("places are int32, one for each slot of a vector")
         if not all(int(p.min()) >= 0 and int(p.max()) < total for p in places):
@@ -87,8 +95,11 @@ class RowsSession:
         self.is_over = True
 
 
-def check(sheet: RowsSheet, name: str, key: str, rows: Any, terms: Terms) -> None:
-    """Refuse what no honest plan gives, or this owner has not agreed to; key: this party's."""
+def check(sheet: RowsSheet, name: str, key: str, rows: Any, terms: Terms, numbers: Any) -> None:
+    """Refuse what no honest plan gives, or this owner has not agreed to; key: this party's.
+
+    numbers: see `packed.numbers`.
+    """
     positive = (sheet.scale, sheet.bound, sheet.target_bound, sheet.most)
     finite = (*positive, sheet.side, sheet.start, sheet.gamma, *sheet.curvature)
     floors: list[Floor] = [
@@ -101,5 +112,5 @@ def check(sheet: RowsSheet, name: str, key: str, rows: Any, terms: Terms) -> Non
     if sheet.law:
         bare = "a curvature that has no noise"
         floors.append((bare, lambda: not (sheet.curvature or sheet.row_sums)))
-    own = of_rows(sheet, name, rows, terms, lambda: packed.least_move(sheet))
+    own = of_rows(sheet, name, rows, terms, lambda: numbers.least_move(sheet))
     hold("this run", sheet, name, key, terms, [*floors, *own])

@@ -35,7 +35,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.kernel.rows.gram_sums import LIFT
+from parties.kernel.rows.curvature import LIFT
 from protocols.ckks.circuits.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.circuits.factors import degree
 from protocols.ckks.circuits.packing import Layout

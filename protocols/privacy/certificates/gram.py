@@ -28,7 +28,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from parties.kernel.rows.gram_sums import gram_sensitivity
+from parties.kernel.gram.sums import gram_sensitivity
 from protocols.errors import ParameterError
 from protocols.numerics import arithmetic
 from protocols.privacy.certificates.certificate import (

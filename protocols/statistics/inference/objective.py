@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from parties.kernel.integers import symmetric
 from parties.kernel.sums.products import Information, Products
 from protocols.errors import ParameterError
+from protocols.exchange.labels import RANGES_VIEW
 from protocols.exchange.serialise import to_plain
-from protocols.sums.one_sum import RANGES, OneSum
+from protocols.sums.one_sum import OneSum
 
 Array = NDArray[np.float64]
 SCALED = (
@@ -36,7 +37,7 @@ class InformationObjective(OneSum):
 
     kind = "information"
     released = "at one public model, the gradient and the curvature of the loss over all rows"
-    view = RANGES
+    view = RANGES_VIEW
 
     model: str
     theta: tuple[float, ...]
@@ -97,7 +98,7 @@ class ProductsObjective(OneSum):
 
     kind = "products"
     released = "mean products of columns and targets, of each two"
-    view = RANGES
+    view = RANGES_VIEW
 
     row_norm: float
     outputs: int

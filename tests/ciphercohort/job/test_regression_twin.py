@@ -13,7 +13,7 @@ from sklearn.metrics import r2_score
 
 from ciphercohort.job.config import SimulationConfig
 from ciphercohort.job.figures import figures_of
-from parties.kernel.rows.gram_sums import GramSums
+from parties.kernel.gram.sums import GramSums
 from protocols.gram.contributions import INVERSE_ERROR
 from protocols.gram.pace import Pace
 from protocols.models.gram_models import GRAM_MODELS

@@ -13,7 +13,7 @@ import pytest
 from ciphercohort.job.config import SimulationConfig
 from ciphercohort.job.figures import check_kind, figures_of
 from ciphercohort.report.release import Release
-from parties.kernel.rows.gram_sums import GramSums
+from parties.kernel.gram.sums import GramSums
 from parties.reader.schema import Label, NumericColumn, Schema, Targets
 from parties.reader.shard import encode_shard
 from parties.verifier.recompute import recompute

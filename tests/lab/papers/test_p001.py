@@ -11,7 +11,7 @@ from scipy.optimize import approx_fprime
 from scipy.special import expit
 from sklearn.linear_model import LinearRegression
 
-from parties.kernel.rows.gram_sums import GramSums
+from parties.kernel.gram.sums import GramSums
 from protocols.models.improved_lffr import ImprovedLffr
 from sims.lab.papers import lffr_rules as rules
 from sims.lab.papers.p001.mse_curves import random_data

@@ -9,7 +9,7 @@ from functools import reduce
 import numpy as np
 import pytest
 
-from parties.kernel.rows.gram_sums import GramSums
+from parties.kernel.gram.sums import GramSums
 from protocols.ckks.circuits.gram import GramLayout
 from protocols.ckks.parameters import CkksParameters
 from protocols.errors import ParameterError, ProtocolError

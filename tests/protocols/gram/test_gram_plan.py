@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parties.kernel.rows.gram_sums import GramSums
+from parties.kernel.gram.sums import GramSums
 from protocols.errors import MessageError, ParameterError
 from protocols.gram.contributions import row_sum_bound
 from protocols.gram.plan import GramPlan

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parties.kernel.rows.gram_sums import LIFT, curvature_share
+from parties.kernel.rows.curvature import LIFT, curvature_share
 from protocols.errors import DataError, ParameterError
 from protocols.rows.curvature import Curvature, largest_row_sum, row_sums
 

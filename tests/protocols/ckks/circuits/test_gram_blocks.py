@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from parties.kernel.rows.gram_sums import GramSums
+from parties.kernel.gram.sums import GramSums
 from protocols.ckks.circuits.gram_blocks import BlockLayout
 from protocols.errors import ParameterError
 from protocols.gram.contributions import pack, row_sum_bound

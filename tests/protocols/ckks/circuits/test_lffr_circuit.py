@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parties.kernel.rows.gram_sums import LIFT
+from parties.kernel.rows.curvature import LIFT
 from protocols.ckks.circuits.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.circuits.lffr import LFFR_LEVELS, LffrUnits, OutputLayout, cubic
 from protocols.ckks.circuits.rows import MASK_VALUE, REFRESH_LEVEL

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from parties.kernel.keys import answers
-from parties.kernel.rows.gram_sums import LIFT
+from parties.kernel.rows.curvature import LIFT
 from parties.verifier.sheets import packed_slots
 from protocols.ckks import residues as rns
 from protocols.ckks.circuits.errors import fresh_std, slot_std

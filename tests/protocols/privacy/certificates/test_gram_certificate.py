@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from parties.kernel.rows.gram_sums import with_noise
+from parties.kernel.gram.sums import with_noise
 from protocols.errors import PrivacyError
 from protocols.privacy.certificates.gram import (
     GramRelease,

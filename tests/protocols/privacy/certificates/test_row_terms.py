@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from parties.kernel.rows.gram_sums import GramSums
+from parties.kernel.gram.sums import GramSums
 from parties.reader.schema import Label, NumericColumn, Offset, Schema, Weight
 from parties.reader.shard import ClampCounts, Shard
 from parties.verifier.objectives import open_contributor

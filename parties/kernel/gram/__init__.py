@@ -1,0 +1,1 @@
+"""Sums of products of rows, encrypted once: linear models in closed form."""

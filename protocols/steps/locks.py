@@ -1,0 +1,93 @@
+"""Replies that open where everybody was asked for the same: shares of a model's refresh.
+
+What a secret makes of a request is hidden by a stream, whose key is made of one word of each other
+party's kernel, and each gives its words for the request that it was asked with itself:
+
+    word_j(i) = HMAC-SHA-256(pair secret of i and j, i | what j was asked)
+    key_i     = SHA-256(word_j(i) of all j but i)
+
+So the share of a kernel that alone was asked for another ciphertext stays hidden, whoever asked it
+and whoever reads all replies: no other kernel gives its word for that. It takes no trip more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from protocols.ckks import residues as rns
+from protocols.ckks import subring
+from protocols.ckks.residues import Residues
+from protocols.errors import ProtocolError
+from protocols.exchange.body import Body
+from protocols.privacy.laws.randomness import ExpandedRandomness
+
+WORDS, CHECK = "words", "locked"
+
+
+def word(secret: bytes, owner: str, asked: bytes) -> bytes:
+    """Of a pair of parties, for the reply of its member `owner`; asked: see `asked_for`."""
+    text = b"ciphercohort/lock/1\0" + repr(owner).encode() + asked
+    return hmac.digest(secret, text, "sha256")
+
+
+def asked_for(step: str, request: Body, missing: Collection[str]) -> bytes:
+    """Digest of a request's blobs, of its step and of who is covered for, 32 bytes."""
+    text = repr((step, sorted(missing), list(request.digests)))
+    return hashlib.sha256(text.encode()).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """Of one party's reply; key: 32 bytes, secret until everybody has given its word."""
+
+    key: bytes
+
+    @classmethod
+    def of(cls, words: Sequence[bytes]) -> Lock:
+        """words: of all others, in the plan's order."""
+        return cls(hashlib.sha256(b"".join(words)).digest())
+
+    @property
+    def check(self) -> str:
+        """By which a coordinator sees that it has the key, hexadecimal."""
+        return hashlib.sha256(b"ciphercohort/lock-check/1\0" + self.key).hexdigest()
+
+    def streams(self, count: int, primes: Sequence[int], ring_dim: int) -> list[Residues]:
+        """What hides so many polynomials, each of shape (len(primes), ring_dim), uniform."""
+        source = ExpandedRandomness(self.key)
+        return [subring.drawn(primes, ring_dim, source) for _ in range(count)]
+
+
+def streams_of(
+    replies: Mapping[str, Body], count: int, primes: Sequence[int], ring_dim: int
+) -> list[Residues]:
+    """Sums over parties of what hides their replies; replies: of all who are left, in order.
+
+    Raises:
+        ProtocolError: words are missing, or some party was asked for something else, or lies.
+    """
+    said = {name: _words(name, reply) for name, reply in replies.items()}
+    totals = [rns.zeros(len(primes), ring_dim)] * count
+    for name, reply in replies.items():
+        others = [given.get(name) for other, given in said.items() if other != name]
+        lock = Lock.of([each for each in others if each is not None])
+        if None in others or lock.check != reply.meta.get(CHECK):
+            raise ProtocolError(
+                f"the share of party {name!r} does not open: it was asked for another ciphertext "
+                "than the others, or one of them lies; do not go on with this run"
+            )
+        own = lock.streams(count, primes, ring_dim)
+        totals = [rns.add(total, each, primes) for total, each in zip(totals, own, strict=True)]
+    return totals
+
+
+def _words(name: str, reply: Body) -> dict[str, bytes]:
+    found: Any = reply.meta.get(WORDS)
+    try:
+        return {str(other): bytes.fromhex(text) for other, text in found.items()}
+    except (AttributeError, TypeError, ValueError):
+        raise ProtocolError(f"party {name!r} gave no words for the others", culprit=name) from None
