@@ -11,7 +11,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
 
@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ciphercohort.planning.rehearsed import (
+    ROUNDS,
     Rehearsal,
     Said,
     Trip,
@@ -109,6 +110,9 @@ class Predicted:
         by_name = {trip.step: trip for trip in self.rehearsal.trips}
         names = protocol_of(self.plan).sequence(self.plan)
         due, held = (Counter(map(_kind, each)) for each in (names, by_name))
+        for kind in (kind for kind, count in held.items() if count > ROUNDS):
+            inner = [by_name[f"{kind}/{k}"] for k in range(2, held[kind] - 1)]
+            by_name[inner[-1].step] = _mean(inner)
 
         def like(name: str) -> Trip | None:
             kind, _, index = name.partition("/")
@@ -357,6 +361,13 @@ class Predicted:
             "party": party,
             "together": together,
         }
+
+
+def _mean(trips: Sequence[Trip]) -> Trip:
+    """The last of them, with the mean of all seconds."""
+    own, reading = np.mean([(trip.own, trip.reading) for trip in trips], axis=0).tolist()
+    waits = tuple(np.mean([trip.waits for trip in trips], axis=0).tolist())
+    return replace(trips[-1], own=own, waits=waits, reading=reading)
 
 
 def _kind(name: str) -> str:

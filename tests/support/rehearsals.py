@@ -23,7 +23,7 @@ def made_up(plan: RunPlan, **_: object) -> Rehearsal:
         if kind not in (*BEFORE, FINISH):
             every = protocol.place(step).step.carries(short, 0)
             carried = every[int(index or 0)] if every else 1
-        said = Said(meta={}, blobs=(BLOB,) * carried)
+        said = Said(meta={"seed": "0" * 64} if kind == "reveal" else {}, blobs=(BLOB,) * carried)
         waits = (LASTS,) * len(short.members)
         trips.append(Trip(step=step, own=LASTS, waits=waits, reading=0.0, asked=said, replied=said))
     return Rehearsal(
