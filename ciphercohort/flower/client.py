@@ -66,14 +66,12 @@ from protocols.aggregate import one_time, residues
 from protocols.aggregate.quorum import MIN_CLIENTS, Quorum
 from protocols.aggregate.words import Words, to_bytes
 from protocols.errors import CohortError, DataError, MessageError, PolicyError, ProtocolError
-from protocols.exchange.serialise import parse
 from protocols.privacy.laws.randomness import ExpandedRandomness, RandomSource
 
 AppFunction = Callable[[Message, Context], Message]
 log = logging.getLogger("flwr.secure-sum")
 FAILED = "the app's own function failed, or what became of its reply; see this client's log"
 """All that a server hears of an error, of whatever type, but for refusals of this file."""
-_LONGEST_ANSWER = 1 << 26
 # The session that was last logged here: a simulation has many clients in one process.
 _TOLD: list[str] = []
 
@@ -180,7 +178,7 @@ class Client:
         memory.known, memory.own, memory.pairs = known, own, pairs
         memory.members = [entry.identity for entry in roster.entries]
         memory.epoch, memory.roster = roster.epoch, roster.digest()
-        memory.waiting = memory.answered = ""
+        memory.waiting, memory.answered = [], []
         return _reply({"digest": memory.roster.hex()})
 
     # -- a round ----------------------------------------------------------------------------------
@@ -202,22 +200,22 @@ class Client:
         bases = Bases(content)
         memory.last = number
         memory.noise = "with" if plan.privacy else "without"
-        memory.waiting = memory.answered = ""
+        memory.waiting, memory.answered = [], []
         if not place.quorum.lost:
             # It may open without another word of this client.
             self._bind(model, asked)
         reply, changes = self._replied(plan, bases)
         if place.quorum.lost:
             told = [number, asked, place.context.hex(), plan.lost, model]
-            memory.waiting = json.dumps([*told, num_exact(reply.layout, plan)])
+            memory.waiting = [*told, num_exact(reply.layout, plan)]
         # An app may have had NumPy raise.
         with np.errstate(all="ignore"):
             words, exact = self._words(plan, place, reply, bases, changes)
         words, sealed = one_time.contribute(place, words, exact, self._randomness)
         data = to_bytes(words)
         answer = _reply({"layout": self._layout(plan, reply), "shares": list(sealed)})
-        array = Array(dtype="uint8", shape=(len(data),), stype="raw", data=data)
-        answer[WORDS] = ArrayRecord({"words": array})
+        answer[WORDS] = record = ArrayRecord()
+        record["words"] = Array("uint8", (len(data),), "raw", data)
         return answer
 
     def _is_stale(self, request: Request) -> bool:
@@ -430,12 +428,12 @@ class Client:
             raise PolicyError("the set is of another session or roster than this client's")
         chosen = request.numbers("set")
         if memory.answered:
-            answered, members, answer = parse(memory.answered, "memory", most=_LONGEST_ANSWER)
+            answered, members, answer = memory.answered
             if [answered, members] == [request.whole("round"), chosen]:
                 return _reply({"answer": bytes.fromhex(answer)})
         if not memory.waiting:
             raise PolicyError("this client waits for no set: one set is answered for in a round")
-        number, asked, context, lost, model, exact = parse(memory.waiting, "memory", most=1 << 20)
+        number, asked, context, lost, model, exact = memory.waiting
         if request.whole("round") != number:
             raise PolicyError(f"this client waits for the set of round {number}")
         if not set(chosen) <= set(asked):
@@ -450,8 +448,7 @@ class Client:
         sealed = request.blobs("shares")
         answer = one_time.answer(place, members, sealed, exact, self._randomness)
         self._bind(model, chosen)
-        memory.waiting = ""
-        memory.answered = json.dumps([number, chosen, answer.hex()])
+        memory.waiting, memory.answered = [], [number, chosen, answer.hex()]
         return _reply({"answer": answer})
 
 

@@ -62,9 +62,12 @@ class Closed:
             self.answers = {m: shares[0] for m, shares in self.total.shares.items()}
             return self._opened()
         found: list[Opened] = []
+        tried = self.quorum.needed - 1
 
         def enough() -> bool:
-            if len(self.answers) >= self.quorum.needed and not found:
+            nonlocal tried
+            if len(self.answers) > tried and not found:
+                tried = len(self.answers)
                 with suppress(ProtocolError):
                     found.append(self._opened())
             return bool(found)

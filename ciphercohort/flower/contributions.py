@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass, fields
 
-from flwr.app import Message
+from flwr.app import ArrayRecord, Message
 
 from ciphercohort.flower import named
 from ciphercohort.flower.memory import RECORD
@@ -18,6 +18,7 @@ from ciphercohort.flower.records import (
     Bases,
     Layout,
     digests,
+    records_of,
 )
 from ciphercohort.flower.rounds import WORDS, bound
 from ciphercohort.flower.session import field
@@ -155,7 +156,7 @@ class Total:
         layout = Layout.of_json(field(reply, "layout", str))
         shares = field(reply, "shares", list)
         try:
-            array = reply.content.array_records[WORDS]["words"]
+            array = dict(records_of(reply.content, ArrayRecord))[WORDS]["words"]
         except KeyError:
             raise MessageError("a reply without words") from None
         try:

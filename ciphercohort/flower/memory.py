@@ -23,10 +23,9 @@ from flwr.app import ConfigRecord, Context, RecordDict
 
 from ciphercohort.flower.members import KEY_BYTES
 from ciphercohort.flower.rounds import LEAST_SHARE
-from protocols.errors import ParameterError
+from protocols.errors import MessageError, ParameterError
 from protocols.exchange.locks import locked
 from protocols.exchange.private_files import erase, private_folder, write_private
-from protocols.exchange.serialise import parse
 
 RECORD = "secure-sum"
 _SETTINGS = ("home", "name", "pins", "admit", "min-clients", "epsilon", "delta")
@@ -133,8 +132,8 @@ class Memory:
     own: int = -1
     pairs: bytes = b""
     last: int = -1
-    waiting: str = ""
-    answered: str = ""
+    waiting: list[Any] = field(default_factory=list)
+    answered: list[Any] = field(default_factory=list)
     known: dict[str, str] = field(default_factory=dict)
     members: list[str] = field(default_factory=list)
     noise: str = ""
@@ -173,7 +172,7 @@ class Memory:
         key = X25519PrivateKey.generate()
         self.private = key.private_bytes_raw()
         self.roster, self.own, self.pairs = b"", -1, b""
-        self.waiting = self.answered = ""
+        self.waiting, self.answered = [], []
         self.epoch, self.last = -1, -1
         return key
 
@@ -183,7 +182,6 @@ class Memory:
 
 
 _BYTES = ("private", "identity", "roster", "pairs")
-_LONGEST = 1 << 28
 # What no month takes away: none of it is a key.
 _LASTING = ("noise", "cut", "sums", "spent")
 _KEPT_SECONDS = 30 * 86_400
@@ -213,7 +211,11 @@ def _stored(context: Context, owner: Owner) -> dict[str, Any]:
 
 
 def _read(text: str) -> dict[str, Any]:
-    found: dict[str, Any] = parse(text, "memory", most=_LONGEST)
+    """What this client wrote itself."""
+    try:
+        found: dict[str, Any] = json.loads(text)
+    except ValueError as error:
+        raise MessageError(f"malformed memory ({type(error).__name__})") from None
     return found
 
 

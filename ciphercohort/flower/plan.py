@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from protocols.aggregate.one_time import largest_units
@@ -239,6 +240,7 @@ class SumPlan:
         return json.dumps(asdict(self), sort_keys=True)
 
     @classmethod
+    @lru_cache(maxsize=4)
     def of_json(cls, text: str) -> SumPlan:
         """Inverse of `to_json`.
 

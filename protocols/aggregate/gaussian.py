@@ -20,6 +20,7 @@ from protocols.privacy.laws.randomness import RandomSource
 
 _BITS = 127
 _BLOCK = 1024  # draws compared at once: flags below 100 kB stay in cache
+_PART = 1 << 17  # draws looked up at once: their addresses, 1 MB, stay in cache
 _LOW = np.uint64(1)
 _OPEN = -128
 _TOP = 15
@@ -79,11 +80,18 @@ def quick_gaussian(sigma: float, count: int, randomness: RandomSource) -> NDArra
     four draws.
     """
     table = _table(sigma)
-    words = randomness.words(-(-count // 4)).view(np.uint16)[:count]
-    drawn: NDArray[np.int8] = np.take(table, words, mode="clip")
-    undecided = np.flatnonzero(drawn == _OPEN)
-    if undecided.size:
-        drawn[undecided] = _decide(sigma, words[undecided].astype(np.uint64), randomness)
+    drawn = np.empty(count, np.int8)
+    places, kept = [], []
+    for start in range(0, count, _PART):
+        part = drawn[start : start + _PART]
+        words = randomness.words(-(-len(part) // 4)).view(np.uint16)[: len(part)]
+        np.take(table, words, mode="clip", out=part)
+        undecided = np.flatnonzero(part == _OPEN)
+        places.append(undecided + start)
+        kept.append(words[undecided])
+    if places:
+        left = np.concatenate(kept).astype(np.uint64)
+        drawn[np.concatenate(places)] = _decide(sigma, left, randomness)
     return drawn
 
 

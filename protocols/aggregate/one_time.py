@@ -80,7 +80,6 @@ from protocols.aggregate.words import (
     signed,
 )
 from protocols.errors import MessageError, PolicyError, ProtocolError
-from protocols.privacy.laws.polya import uniform_below_each
 from protocols.privacy.laws.randomness import (
     ExpandedRandomness,
     RandomSource,
@@ -88,8 +87,6 @@ from protocols.privacy.laws.randomness import (
 )
 
 NONCE_BYTES, TAG_BYTES, KEY_BYTES = 12, 16, 32
-# Values whose errors are drawn at once.
-_PART = 1 << 18
 # A sum of 1024 secrets has 13 bits.
 _COVERED = np.dtype("<u2")
 _LOCK_ELEMENTS = KEY_BYTES // packed.SHARE.itemsize
@@ -160,27 +157,26 @@ def contribute(
     """
     quorum = place.quorum
     count = num_secrets(len(message)) * RING_DIM
-    secret = quick_gaussian(NOISE_STD, count, randomness).astype(np.int64)
+    drawn = quick_gaussian(NOISE_STD, count + len(message), randomness)
+    secret, error = drawn[:count].astype(np.int64), drawn[count:]
     add_products(element_key(place.context), secret.reshape(-1, RING_DIM), message)
-    for start in range(0, len(message), _PART):
-        part = message[start : start + _PART]
-        error = quick_gaussian(NOISE_STD, len(part), randomness)
-        part += error.astype(f"i{part.itemsize}").view(part.dtype)
-    # Wide words have 16 bits more, in which the mask would be a sample of a larger modulus.
-    message &= message.dtype.type((1 << modulus_bits(message)) - 1)
+    values = message.view(f"i{message.itemsize}")
+    np.add(values, error, out=values)
+    if modulus_bits(message) < 8 * message.itemsize:
+        # In bits beyond the modulus the mask would be a sample of a larger one.
+        message &= message.dtype.type((1 << modulus_bits(message)) - 1)
     if quorum.lost:
         sizes = quorum.needed, quorum.packed, quorum.clients
-        parts = packed.deal(secret, *sizes, randomness)
+        shares = packed.deal(secret, *sizes, randomness)
         numbers = packed.deal_rows(exact, *sizes, randomness, MODULI)
+        rows = np.concatenate([shares, *numbers], axis=1).astype(packed.SHARE)
         opens = tuple(
-            _seal(
-                place.key(b"share", place.own, k), packed.to_bytes(np.append(part, numbers[:, k]))
-            )
-            for k, part in enumerate(parts)
+            _seal(place.key(b"share", place.own, k), row.tobytes()) for k, row in enumerate(rows)
         )
     else:
         opens = (_covered(place, secret, exact),)
     secret.fill(0)
+    drawn.fill(0)
     return message, opens
 
 
@@ -196,15 +192,29 @@ def _covered(place: Round, secret: NDArray[np.int64], exact: Residues) -> bytes:
     memory was set back, and that covers two secrets in a round, shows their difference, hence that
     of its two messages: shares of two secrets (`_seal`) would not.
     """
-    own, moduli = place.own, np.repeat(MODULI, exact.shape[1])
-    covered, numbers = secret.astype(_COVERED), exact.ravel().copy()
+    own, moduli = place.own, _covered_moduli(len(secret), exact.shape[1])
+    total = np.concatenate([secret, exact.ravel()])
     for other in set(range(place.quorum.clients)) - {own}:
-        stream = ExpandedRandomness(place.key(b"cover", min(own, other), max(own, other)))
-        mask = stream.words(len(secret) // 4).view(_COVERED)
-        more = uniform_below_each(stream, moduli)
-        covered += mask if own < other else -mask
-        numbers += more if own < other else -more
-    return bytes(covered.tobytes() + (numbers % moduli).astype(_COVERED).tobytes())
+        key = place.key(b"cover", min(own, other), max(own, other))
+        mask = _uniform(ExpandedRandomness(key), moduli)
+        total += mask if own < other else -mask
+    return bytes((total % moduli).astype(_COVERED).tobytes())
+
+
+def _covered_moduli(count: int, exact: int) -> NDArray[np.int64]:
+    """Of each element of a covered secret with its exact numbers."""
+    return np.repeat([1 << 16, *MODULI], [count, *[exact] * len(MODULI)])
+
+
+def _uniform(stream: RandomSource, moduli: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Exactly uniform below moduli of up to 2^16, by rejection of 16 bits."""
+    words = stream.words(-(-len(moduli) // 4)).view(_COVERED)
+    drawn: NDArray[np.int64] = words[: len(moduli)].astype(np.int64)
+    bad = np.flatnonzero(drawn >= moduli)
+    while bad.size:
+        drawn[bad] = stream.words(bad.size) & np.uint64(0xFFFF)
+        bad = bad[drawn[bad] >= moduli[bad]]
+    return drawn
 
 
 def answer(
@@ -332,7 +342,7 @@ def _short(opened: _Secrets, members: Sequence[int]) -> _Secrets:
 
 
 def _uncovered(covered: Mapping[int, bytes], sizes: tuple[int, int]) -> _Secrets:
-    moduli = np.repeat([1 << 16, *MODULI], [sizes[0], *[sizes[1]] * len(MODULI)])
+    moduli = _covered_moduli(*sizes)
     total = np.zeros(len(moduli), np.int64)
     for k, data in covered.items():
         if len(data) != len(moduli) * _COVERED.itemsize:

@@ -34,6 +34,8 @@ _PRODUCT = math.prod(_PRIMES)
 _BYTES = 18
 _POWERS = np.array([[pow(2, 16 * k, p) for k in range(_BYTES // 2)] for p in _PRIMES])
 _COLUMN = np.array(_PRIMES)[:, None]
+_HALF = 1 << (8 * _BYTES - 1)
+_HALVES = np.array([[_HALF % p] for p in _PRIMES])
 
 Residues = NDArray[np.int64]
 
@@ -41,15 +43,14 @@ Residues = NDArray[np.int64]
 def encode(numbers: Sequence[float], randomness: RandomSource) -> Residues:
     """Remainders of one client's numbers, shape (12, len(numbers))."""
     fits = [abs(number) < BOUND for number in numbers]  # NaN does not.
-    half = 1 << (8 * _BYTES - 1)
     data = b"".join(
-        ((_scaled(number) if fit else 0) + half).to_bytes(_BYTES, "little")
+        ((_scaled(number) if fit else 0) + _HALF).to_bytes(_BYTES, "little")
         for number, fit in zip(numbers, fits, strict=True)
     )
     limbs = np.frombuffer(data, "<u2").astype(np.int64).reshape(-1, _BYTES // 2)
     found = np.zeros((_ROWS, len(fits)), np.int64)
     uniform = np.logical_not(fits)
-    found[:-1] = (_POWERS @ limbs.T - np.array([[half % prime] for prime in _PRIMES])) % _COLUMN
+    found[:-1] = (_POWERS @ limbs.T - _HALVES) % _COLUMN
     if uniform.any():
         drawn = np.repeat(_PRIMES, np.count_nonzero(uniform))
         found[:-1, uniform] = uniform_below_each(randomness, drawn).reshape(len(_PRIMES), -1)

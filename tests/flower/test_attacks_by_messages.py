@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 
+from ciphercohort.flower import records
 from ciphercohort.flower.memory import RECORD
 from protocols.errors import CohortError, ProtocolError
 from tests.flower.federation import FIRST_NODE, START, Federation, federation_first, one_round
@@ -99,6 +101,20 @@ def test_all_that_a_message_holds_is_bound_in_its_order(others: dict[str, Any]) 
             message.content = RecordDict({**told, **rest})
 
     wrong_for_one(federation, differ)
+
+
+def test_a_digest_that_is_kept_is_that_of_the_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model, its last bit changed, the model again, longer, and beyond what is kept."""
+    monkeypatch.setattr(records, "_MOST_KEPT", 48)
+    for data in (b"ab" * 8, b"ab" * 7 + b"ac", b"ab" * 8, b"ab" * 9, b"a" * 49, b"ab" * 8, b""):
+        for key in ("w", "v", "u"):
+            content = RecordDict({"arrays": ArrayRecord({key: Array("uint8", (1,), "raw", data)})})
+            said = json.dumps(
+                ["ArrayRecord", "arrays", 1, [key, "uint8", [1], "raw", sha256(data).hexdigest()]]
+            )
+            expected = sha256(b"%d\0%s" % (len(said), said.encode())).digest()
+            assert records.digests(content, "") == (expected, expected)
+            assert sum(len(kept) for kept, _ in records._KEPT.values()) <= 48
 
 
 def test_an_array_stands_once_in_a_request() -> None:

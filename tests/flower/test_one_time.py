@@ -261,6 +261,30 @@ def test_where_none_may_vanish_covers_go_in_the_sum_of_all_alone() -> None:
         clients.open([0, 1, 2, 3], answers)
 
 
+def test_numbers_of_a_cover_are_drawn_anew_where_they_are_too_large() -> None:
+    """Words of 0xFFFF, which no prime takes, and then of 7."""
+    drawn: list[int] = []
+
+    class Words:
+        def words(self, count: int) -> np.ndarray:
+            drawn.append(count)
+            first = [0xFFFFFFFFFFFFFFFF, 7, 65521, 5, 65393][len(drawn) - 1]
+            return np.full(count, first, np.uint64)
+
+    moduli = one_time._covered_moduli(5, 1)
+    found = one_time._uniform(Words(), moduli)
+    # 17 elements of 16 bits; then 64 for each of the twelve numbers.
+    assert drawn == [5, 12]
+    assert found.tolist() == [0xFFFF] * 5 + [7] * 12
+    stream = ExpandedRandomness(bytes(32))
+    prime = residues.MODULI[-1]
+    many = one_time._uniform(stream, np.full(200_000, prime))
+    # Residues of 16 bits would be small ones twice as often as others: 143 of 65,536.
+    small = np.count_nonzero(many < (1 << 16) - prime)
+    mean = 200_000 * ((1 << 16) - prime) / prime
+    assert many.max() < prime and abs(small - mean) < 6 * mean**0.5
+
+
 def _mask(key: bytes) -> np.ndarray:
     stream = Cipher(AES(key), CTR(bytes(16))).encryptor()
     return np.frombuffer(stream.update(bytes(2 * RING_DIM)), np.uint16)

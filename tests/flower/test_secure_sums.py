@@ -16,6 +16,7 @@ from flwr.serverapp.strategy import FedAvg, FedMedian, Strategy
 from ciphercohort.flower import SecureSum, server
 from ciphercohort.flower.memory import RECORD
 from ciphercohort.flower.plan import SumPlan
+from ciphercohort.flower.records import numbers_of
 from ciphercohort.flower.rounds import WORDS
 from ciphercohort.flower.strategies import check_sums_only
 from protocols.errors import ParameterError, ProtocolError
@@ -145,6 +146,20 @@ def test_three_of_ten_vanish(step: str) -> None:
     metrics = dict(secure.train_metrics_clientapp[1])
     wanted = np.average([0.25 * k for k in here], weights=weights)
     assert abs(float(metrics["loss"]) - wanted) < 1e-6
+
+
+@pytest.mark.parametrize("kind", ["<f4", ">f8", "<i8", "?", "<U3"])
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (4, 5)])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_numbers_are_read_as_flower_reads_them(
+    kind: str, shape: tuple[int, ...], order: Any
+) -> None:
+    """Twice each: what is known of the first header may not be taken for the second's."""
+    value = np.arange(np.prod(shape), dtype="f8").reshape(shape).astype(kind).copy(order)
+    for each in (value, value[..., None].copy(order)):
+        found, wanted = numbers_of(Array(each)), Array(each).numpy()
+        assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
+        assert (found == wanted).all()
 
 
 def test_clients_that_stay_silent_are_waited_for_and_left_out() -> None:
