@@ -31,6 +31,8 @@ MORE_ROUNDS = 12
 """Of secure sums, which take next to nothing; on Gram sums, where a refresh serves several."""
 PARTIES, SUMS_PARTIES = 3, 12
 """In all; of secure sums, where a party costs little, more of them."""
+# Nothing comes from the folder in which the command was typed.
+_CHILD = "import sys; sys.path[:] = filter(None, sys.path); from sims.rehearsal import main; main()"
 BUSY_LOAD = 1.5
 """Load average per processor beyond which a rehearsal is not kept."""
 
@@ -168,9 +170,8 @@ def _keep(short: RunPlan, found: Rehearsal) -> None:
 
 
 def _play(short: RunPlan, told: bool) -> Rehearsal:
-    words = [sys.executable, "-c", "from sims.rehearsal import main; main()"]
     done = subprocess.run(  # noqa: S603 - our own arguments, no shell
-        words,
+        [sys.executable, "-c", _CHILD],
         input=json.dumps(short.to_dict()),
         stdout=subprocess.PIPE,
         stderr=None if told else subprocess.PIPE,
