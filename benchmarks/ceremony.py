@@ -23,7 +23,8 @@ from protocols.ckks.shared_keys import Shared
 from protocols.exchange.labels import commit_of
 from protocols.exchange.messages import Body, new_signing_key, public_bytes
 from protocols.steps import keygen
-from protocols.steps.confirmed import KEYS, Opening, Terms, View
+from protocols.steps.confirmed import Opening, Terms, View
+from protocols.steps.endorsed import KEYS
 from protocols.steps.rounds import noting
 from tests.support.helpers import drive
 
@@ -61,7 +62,7 @@ def measure(parties: int, *, secure: bool = True, keys_per_message: int = 4) -> 
             reply = openings[name].open(body)
         elif step.startswith(keygen.PUBLIC_SHARES):
             chunk = plan.member_chunks[int(step.partition("/")[2])]
-            shares[name].add_public_shares(chunk, body, openings[name].commitments)
+            shares[name].add_public_shares(chunk, body, openings[name]._commitments)
             reply = Body()
         else:
             reply = _answer(context, shares[name], step, before, body)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from protocols.errors import ParameterError, PolicyError, PrivacyError
@@ -78,8 +79,19 @@ class Account:
         self.booked = _cost(cost.events)
 
     def spend(self) -> None:
-        """From here on the run cannot be taken back."""
+        """From here on the run cannot be taken back: the ledger says so before anything leaves.
+
+        Raises:
+            PolicyError: a run of this name was spent before.
+        """
+        if self._spent:
+            return
         self._spent = True
+        if self._ledger and self._open:
+            try:
+                self._ledger.spend(self._open)
+            except PrivacyError as error:
+                raise PolicyError(f"the privacy budget is refused: {error}") from None
 
     @property
     def is_spent(self) -> bool:
@@ -97,7 +109,8 @@ class Account:
         if not self._spent:
             self.booked = ("", 0.0)
         if self._ledger and self._open and not self._spent:
-            self._ledger.rollback(self._open)
+            with suppress(PrivacyError):  # spent, or over, as the ledger knows
+                self._ledger.rollback(self._open)
             self._open = None
 
     def state(self) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import resource
 import signal
 import sys
@@ -26,6 +27,19 @@ def program(module: str) -> list[str]:
     """
     # -E: PYTHONPATH as it is read here; -u: in the place of PYTHONUNBUFFERED.
     return [sys.executable, "-E", "-u", "-c", _START.format(module=module)]
+
+
+_PASSED = re.compile(
+    r"PATH|PYTHONPATH|LD_LIBRARY_PATH|LANG|LC_\w+|TZ|TMPDIR|\w+_NUM_THREADS|GLIBC_\w+"
+)
+
+
+def environment() -> dict[str, str]:
+    """What of this process's environment a process may have that gets no secret of its owner's.
+
+    Passwords of databases stand in variables (`password_env`), passphrases may.
+    """
+    return {name: value for name, value in os.environ.items() if _PASSED.fullmatch(name)}
 
 
 def end_with(parent: int) -> None:

@@ -50,7 +50,7 @@ app.add_typer(party_app, name="party")
 app.command(epilog=PLAN_EXAMPLES)(plan)
 app.command(epilog=EVALUATE_EXAMPLES)(evaluate)
 
-ROOMS = ("sims.lab.commands",)
+ROOMS = ("sims.lab.commands", "ciphercohort.study.commands")
 """Each with a function `register`, where it is installed."""
 
 

@@ -131,7 +131,7 @@ def run(
         _finished(found.status, as_json, model=found.folder / MODEL)
 
 
-def _sums(command: Callable[..., None]) -> Callable[..., None]:
+def of_sums(command: Callable[..., None]) -> Callable[..., None]:
     """The command of sums that `f(centre, asked, as_json, …)` describes, with its own options.
 
     asked: what all of them are asked for, as the centre's function takes it.
@@ -158,7 +158,7 @@ def _sums(command: Callable[..., None]) -> Callable[..., None]:
     return coordinator_app.command()(options.with_parameters(run, own))
 
 
-@_sums
+@of_sums
 def evaluate(
     centre: Coordinator,
     asked: dict[str, Any],
@@ -200,7 +200,7 @@ def evaluate(
         say(stdout(), line)
 
 
-@_sums
+@of_sums
 def check(centre: Coordinator, asked: dict[str, Any], as_json: bool) -> None:
     """Count the empty cells of each column over every party's rows, by one secure sum."""
     from parties.reader.look import filled_words
@@ -213,7 +213,7 @@ def check(centre: Coordinator, asked: dict[str, Any], as_json: bool) -> None:
     _finished({"state": "finished"}, as_json, missing=path)
 
 
-@_sums
+@of_sums
 def infer(centre: Coordinator, asked: dict[str, Any], as_json: bool, *, model: Model) -> None:
     """Standard errors and intervals of a model, by a few secure sums over every party's rows.
 

@@ -165,7 +165,7 @@ class Coordinator(Background):
             AbortedError: the run ended without a model; the message says why, `culprit` by whom.
             CohortError: no plan can be certified, or parties are not connected in time.
         """
-        name, see = session or self._begin(), self._driving(tell)
+        name, see = session or self._begin(), self.driving(tell)
         see(name)
         if is_first(self.settings, name):
             name = following(self.settings, name) or self._begin(name)
@@ -251,7 +251,7 @@ class Coordinator(Background):
                 however_noisy=however_noisy,
             ),
         )
-        self._driving(tell)(name)
+        self.driving(tell)(name)
         return finished_evaluation(self.settings, name, known)
 
     def infer(
@@ -284,7 +284,7 @@ class Coordinator(Background):
         return infer_deployed(
             self.settings,
             known,
-            self._driving(tell),
+            self.driving(tell),
             epsilon=epsilon,
             delta=delta,
             colluders=colluders,
@@ -317,7 +317,7 @@ class Coordinator(Background):
         """
         return check_deployed(
             self.settings,
-            self._driving(tell),
+            self.driving(tell),
             epsilon=epsilon,
             delta=delta,
             colluders=colluders,
@@ -332,7 +332,7 @@ class Coordinator(Background):
         plan, wanted = plan_template(self.settings, before)
         return create_session(self.settings, plan, to_plain(wanted), before)
 
-    def _driving(self, tell: Tell) -> Drive:
+    def driving(self, tell: Tell) -> Drive:
         """Sees one session after another through to its end, to its final status.
 
         Exact sums are told of once, before the first of them.

@@ -55,6 +55,7 @@ def serve(
             verifier = subprocess.Popen(  # noqa: S603 - our own arguments, no shell
                 [*launch.program("parties.verifier"), str(os.getpid()), *map(str, handles)],
                 pass_fds=handles,
+                env=launch.environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=sys.stderr if output is None else output,
                 stderr=output,

@@ -11,8 +11,9 @@ key, is written once beside it, <SHA-256>.blob, sealed too.
 Security: the state is on disk before a reply leaves, so that a restarted party never makes a second
 share for a step it answered. Whoever restores an old copy of the folder by hand would break this
 promise: <folder>.last, beside it, says how many steps of which session were answered, and a state
-of fewer is refused. <folder>.calls says how often the kernel answered, so that whoever drives it
-cannot set it back either. The key share in the state is sealed once more, under a label of its own.
+of fewer is refused. <folder>.calls says how often the kernel answered, in which run: whoever drives
+it cannot set it back either, nor by answers of another run. The key share in the state is sealed
+once more, under a label of its own.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ log = logging.getLogger(__name__)
 STATE, SESSIONS, CONSENT = "session.sealed", "sessions.json", "consent.jsonl"
 
 
-VERSION = 8
+VERSION = 9
 LABEL = "session state"
 KEY_LABEL = "key share"
 BLOB_LABEL = "session blob"
@@ -219,17 +220,17 @@ class SessionStore:
             )
         return party
 
-    def count(self, calls: int) -> None:
-        """Note, durably, how many calls of the open session are answered: see `Serving`."""
+    def count(self, run: str, calls: int) -> None:
+        """Note, durably, how many calls of a run are answered; run: its number, see `Serving`."""
         if self._vault is not None and not self._told:
-            write_private(self._calls, json.dumps([self.open_session(), calls]).encode())
+            write_private(self._calls, json.dumps([run, calls]).encode())
 
-    def counted(self) -> int:
-        """What `count` noted of the open session."""
+    def counted(self) -> tuple[str, int]:
+        """The run that was counted last, and how far: no other state is gone on from."""
         path = self._calls
         held = parse_json(path.read_bytes(), str(path)) if path.exists() else []
-        session, calls = held or ("", 0)
-        return int(calls) if session == self.open_session() else 0
+        run, calls = held or ("", 0)
+        return str(run), int(calls)
 
     def _answered(self) -> int:
         """Steps of the open session, as noted beside the folder."""

@@ -31,7 +31,8 @@ class Terms:
     protocols: that it takes part in (`rooms`); exact: sums without noise; insecure: toy rings;
     colluders: how many it fears; booked: law of the noise and `SumsSheet.cost` that its account
     counts, None: all; spend: the run counts from here on; joint_seed: of everybody's seeds, once
-    all have signed the run's sheets.
+    all have signed the session's sheet with all others of the run; keys: the run's key session,
+    None: of no run.
     """
 
     protocols: tuple[str, ...] = EVERY
@@ -41,6 +42,16 @@ class Terms:
     booked: tuple[str, float] | None = None
     spend: Callable[[], None] = lambda: None
     joint_seed: Callable[[Mapping[str, str]], bytes] = _unsigned
+    keys: Callable[[], Any] | None = None
+
+    def check_keys(self, keys: Any) -> None:
+        """Refuse a key session that is not the run's: what it encrypts, others could read.
+
+        Raises:
+            PolicyError: it is another one.
+        """
+        if self.keys is not None and keys is not self.keys():
+            raise PolicyError("these are not the keys of this run")
 
 
 class HiddenError(Exception):
@@ -95,9 +106,11 @@ class Private:
         self._inside, touched = False, self._touched
         if error is None or _is_public(error, touched):
             return
-        self._account.spend()
-        if not isinstance(error, KeyboardInterrupt):
-            raise HiddenError from error
+        try:
+            self._account.spend()
+        finally:
+            if not isinstance(error, KeyboardInterrupt):
+                raise HiddenError from error
 
 
 def _is_public(error: BaseException, touched: bool) -> bool:
@@ -171,6 +184,11 @@ def opened(rows: Any) -> Any:
         rows._touch()
         return rows._value
     return rows
+
+
+def public_figure(rows: Any, name: str) -> Any:
+    """One of PUBLIC, None where there is none; no row is looked at."""
+    return rows._figures.get(name) if isinstance(rows, Kept) else getattr(rows, name, None)
 
 
 def terms_of(rows: Any) -> Terms:

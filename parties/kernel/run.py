@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hmac
+import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cryptography.hazmat.primitives import hashes
@@ -42,6 +44,8 @@ class Run:
     says is put in; peers: keys of the other parties that the owner knows, as they are now, None:
     everybody is the owner, as in a simulation.
 
+    number: random, hexadecimal; by it a state that was set back is told from the latest one.
+
     Security: it draws its own part of the joint seed, and shows it once every party has signed
     exactly the sheets that are open here; none is opened after that. No session has a secret
     before, and whoever drives it chooses no random element.
@@ -67,7 +71,7 @@ class Run:
         self._order = order_coins(randomness)
         self._keys: Any = None
         self._session: Any = None
-        self._peers, self._seed = peers, new_seed()
+        self._peers, self._seed, self.number = peers, new_seed(), secrets.token_hex(16)
         self._sheets: list[Any] = []
         self._agreed: Agreement | None = None
         self._is_signed = False  # by everybody
@@ -104,7 +108,8 @@ class Run:
             self.terms,
             booked=self.account.booked,
             spend=self.account.spend,
-            joint_seed=self._joint_seed,
+            joint_seed=partial(self._joint_seed, sheet.digest()),
+            keys=lambda: self._keys,
         )
         if of_keys:
             opened = self._keys = session(sheet, self.name, rows, self.signing_key, **beside)
@@ -114,6 +119,11 @@ class Run:
             self._session = opened
         self._sheets.append(sheet)
         return opened
+
+    @property
+    def has_model(self) -> bool:
+        """Whether its rows meet an encrypted model."""
+        return type(self._session).__name__ == "ModelSession"
 
     # -- what all owners sign, and the joint seed -------------------------------------------------
 
@@ -167,8 +177,8 @@ class Run:
         self._is_signed = True
         return self._seed
 
-    def _joint_seed(self, seeds: Mapping[str, str]) -> bytes:
-        if self._agreed is None or not self._is_signed:
+    def _joint_seed(self, sheet: str, seeds: Mapping[str, str]) -> bytes:
+        if self._agreed is None or not self._is_signed or sheet not in self._agreed.sheets:
             raise PolicyError("not everybody has signed the sheets of this run")
         return self._agreed.joint_seed(seeds)
 
@@ -189,7 +199,12 @@ class Run:
     def state(self) -> Body:
         """For `restore`: order and seed are secret."""
         agreed = self._agreed and asdict(self._agreed)
-        meta = {"account": self.account.state(), "agreed": agreed, "is_signed": self._is_signed}
+        meta = {
+            "account": self.account.state(),
+            "agreed": agreed,
+            "is_signed": self._is_signed,
+            "number": self.number,
+        }
         return Body(meta, (self._order, self._seed))
 
     def restore(self, state: Body) -> None:
@@ -197,6 +212,7 @@ class Run:
         self.account.restore(state.meta["account"])
         self._order, self._seed = state.blobs
         agreed, self._is_signed = state.meta["agreed"], state.meta["is_signed"]
+        self.number = str(state.meta["number"])
         self._agreed = agreed and Agreement(**agreed)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from parties.kernel.channel import Channel, Codec, Handle
 from parties.kernel.private import HiddenError
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from parties.agent.owner import Owner
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 SHARED = ("begin", "erase")
 QUIET = (*SHARED, "agree_pads", "take_keys", "hold", "add_public_shares", "stand_in")
@@ -46,11 +47,16 @@ FIGURES: Mapping[str, tuple[str, ...]] = {
     "SumsSession": ("begun",),
 }
 """What may be read of one."""
+COMMITTED = b"ciphercohort/commitment/1\0"
+OWN_ROWS = (COMMITTED + b"cover-refresh/",)
 OWN = (
+    *(COMMITTED + step for step in (b"relinearise\0", b"decrypt\0", b"cover-decrypt\0")),
+    COMMITTED + b"refresh/",
     *(b"ciphercohort/mask-key/1\0", b"ciphercohort/pad-key/1\0", b"ciphercohort/cover-key/1\0"),
     SIGNED,
 )
-"""What the kernel signs for itself alone: ephemeral keys, and sheets that it has checked."""
+"""What the kernel signs for itself alone: ephemeral keys, sheets that it has checked, and replies
+that it keeps until all have signed what was asked; of rows, refreshes that are repeated as well."""
 ACCOUNT, STORE = (
     ("require", "reserve", "spend", "commit"),
     (*("record", "open_session", "latest", "begin", "end", "decided", "decisions"),),
@@ -81,7 +87,7 @@ class Serving:
         self._run: Run | None = None
         self._rows: list[tuple[tuple[Any, ...], Any]] = []
         self._opened: list[_Opened] = []
-        self._undo: list[Callable[[], None]] = []
+        self._undo: list[tuple[int, Callable[[], None]]] = []
         self._calls = 0  # of this run, that may show something
         self._has_begun = False
         self._public: dict[str, Callable[..., Any]] = {
@@ -92,7 +98,7 @@ class Serving:
             "commitment": lambda: self._of.commitment,
             "agree": lambda plan, commitments: self._of.agree(str(plan), commitments),
             "reveal": self._reveal,
-            "take_back": lambda: self._of.take_back(),
+            "take_back": self._take_back,
             "store": self._store,
             "save": self._save,
             "resume": self._resume,
@@ -102,7 +108,7 @@ class Serving:
             "open": self._open,
             "call": self._call,
             "figure": self._figure,
-            "undo": lambda handle: self._undo[handle.number](),
+            "undo": self._undone,
             "row_seal": lambda handle, plan: self._of.row_seal(self._handled(handle), str(plan)),
         }
 
@@ -169,9 +175,15 @@ class Serving:
 
     def _end(self) -> None:
         if self._run is not None:
-            self._run.take_back()
-        self._run, self._rows, self._opened, self._undo = None, [], [], []
-        self._calls = 0
+            self._take_back()
+        self._run, self._rows, self._calls = None, [], 0
+
+    def _take_back(self) -> None:
+        """No session outlives this: another plan's sheets would be signed beside it."""
+        self._of.take_back()
+        for opened in self._opened:
+            opened.session.erase()
+        self._opened, self._undo = [], []
 
     def _used(self, view: str, digest: str, held_out: Any) -> Handle:
         self._rows.append(((view, digest, held_out), self._rows_of(view, digest, held_out)))
@@ -185,10 +197,10 @@ class Serving:
         return run.used(rows, held_out)
 
     def _handled(self, handle: Handle) -> Any:
-        return self._rows[handle.number][1]
+        return _at(self._rows, handle)[1]
 
     def _open(self, sheet: Any, handle: Handle, stream: str) -> tuple[Handle, bytes | None]:
-        asked, rows = self._rows[handle.number]
+        asked, rows = _at(self._rows, handle)
         for number, opened in enumerate(self._opened):
             made_of = opened.sheet, opened.rows, opened.stream
             if opened.is_restored and made_of == (sheet, asked, stream):
@@ -203,10 +215,10 @@ class Serving:
 
     def _count(self) -> None:
         self._calls += 1
-        self._owner.store.count(self._calls)
+        self._owner.store.count(self._of.number, self._calls)
 
     def _call(self, handle: Handle, method: str, values: Sequence[Any], named: Any) -> Any:
-        opened = self._opened[handle.number]
+        opened = _at(self._opened, handle)
         if method not in (*SHARED, *METHODS[opened.kind]):
             raise MessageError(f"{opened.kind} has no method of this name to call")
         if opened.seed is not None and method == "begin":
@@ -215,17 +227,23 @@ class Serving:
             values = values[:1]  # the ring is the sheet's
         if method not in QUIET:
             self._count()
-        meant = [self._opened[v.number].session if isinstance(v, Handle) else v for v in values]
+        meant = [_at(self._opened, v).session if isinstance(v, Handle) else v for v in values]
         found = getattr(opened.session, method)(*meant, **named)
         if method == "begin":
             opened.seed = found
         if callable(found):
-            self._undo.append(found)
+            self._undo.append((self._calls, found))
             return Handle(len(self._undo) - 1)
         return found
 
+    def _undone(self, handle: Handle) -> None:
+        calls, undo = _at(self._undo, handle)
+        if calls != self._calls:
+            raise PolicyError("this party has answered for those that are missing: they stay so")
+        undo()
+
     def _figure(self, handle: Handle, name: str) -> Any:
-        opened = self._opened[handle.number]
+        opened = _at(self._opened, handle)
         if name not in FIGURES[opened.kind]:
             raise MessageError(f"{opened.kind} has no figure of this name to read")
         return getattr(opened.session, name)
@@ -233,7 +251,8 @@ class Serving:
     # -- what an owner has beside rows ------------------------------------------------------------
 
     def _sign(self, text: bytes) -> bytes:
-        if bytes(text).startswith(OWN):
+        own = OWN if self._run and self._run.has_model else (*OWN, *OWN_ROWS)
+        if bytes(text).startswith(own):
             raise PolicyError("the kernel signs its own keys and sheets, and nobody else does")
         signature: bytes = self._owner.signing_key.sign(bytes(text))
         return signature
@@ -256,6 +275,7 @@ class Serving:
     # -- going on in another process --------------------------------------------------------------
 
     def _save(self, driven: Body, answered: int) -> None:
+        self._owner.store.count(self._of.number, self._calls)
         self._owner.store.save(_Whole(self, driven, answered))
 
     def _resume(self) -> Body | None:
@@ -278,12 +298,12 @@ class Serving:
 
     def _restore(self, state: Sequence[Any], unseal: Callable[[bytes], bytes]) -> None:
         self._calls, own, sessions = state
-        if self._calls != self._owner.store.counted():
+        self._of.restore(own)
+        if (self._of.number, self._calls) != self._owner.store.counted():
             raise PolicyError(
                 "the session state is older than what was answered: it was set back, or the agent "
                 "died between an answer and its record, and the next answers could show rows"
             )
-        self._of.restore(own)
         for sheet, rows, stream, seed, held in sessions:
             with self._of.private:
                 session = self._of.open(
@@ -306,6 +326,13 @@ class Serving:
             session.erase()
 
 
+def _at(held: Sequence[T], handle: Handle) -> T:
+    """What a handle stands for. Raises PolicyError: it is over, or none."""
+    if not 0 <= handle.number < len(held):
+        raise PolicyError("what this handle stood for is over or none")
+    return held[handle.number]
+
+
 def _state_of(opened: _Opened, seal: Callable[[bytes], bytes]) -> Any:
     """None where nothing secret was made yet. Raises PolicyError: it is held in memory only."""
     session = opened.session
@@ -313,8 +340,6 @@ def _state_of(opened: _Opened, seal: Callable[[bytes], bytes]) -> Any:
         return session.is_over
     if opened.seed is None:
         return None
-    if opened.kind == "KeySession":
-        return session.state(seal)
     return session.state(seal)
 
 

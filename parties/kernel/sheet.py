@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Any
 
-from parties.kernel.private import Terms
+from parties.kernel.private import Terms, public_figure
 from protocols.errors import PolicyError
 
 SLACK = 1 + 1e-9  # of two machines' float64
@@ -25,10 +25,19 @@ def digest_of(sheet: Any) -> str:
     return hashlib.sha256(json.dumps(asdict(sheet), sort_keys=True).encode()).hexdigest()
 
 
-def hold(what: str, sheet: Any, name: str, key: str, terms: Terms, floors: Iterable[Floor]) -> None:
+def hold(
+    what: str,
+    sheet: Any,
+    name: str,
+    key: str,
+    terms: Terms,
+    floors: Iterable[Floor],
+    others: int = 1,
+) -> None:
     """Refuse what no honest plan gives, or this owner has not agreed to.
 
-    what: a sheet is of; name, key: this party's; floors: of its room.
+    what: a sheet is of; name, key: this party's; floors: of its room; others: members that must be
+    there beside those whom the owner fears, itself among them.
 
     Raises:
         PolicyError: names the first field that does not hold.
@@ -37,7 +46,7 @@ def hold(what: str, sheet: Any, name: str, key: str, terms: Terms, floors: Itera
     every: list[Floor] = [
         ("roster: not this party's key", lambda: roster.get(name) == key),
         ("roster: names or keys twice", lambda: len({*roster.values()}) == len(roster) == parties),
-        ("roster: too few members", lambda: parties >= terms.colluders + 2),
+        ("roster: too few members", lambda: parties >= terms.colluders + others),
     ]
     if hasattr(sheet, "law"):
         exact = "law: none, and exact sums are not agreed to"
@@ -47,7 +56,12 @@ def hold(what: str, sheet: Any, name: str, key: str, terms: Terms, floors: Itera
             every.append(("honest: too many", lambda: 1 <= sheet.honest <= most))
     for field, holds in (*every, *floors):
         if not holds():
-            raise PolicyError(f"the sheet of {what} is refused: {field}")
+            raise PolicyError(
+                f"the sheet of {what} is refused: {field} ({parties} members; this party fears "
+                f"{terms.colluders} that collude: min_colluders in its [policy])"
+                if field.startswith("roster: too few")
+                else f"the sheet of {what} is refused: {field}"
+            )
 
 
 def of_rows(
@@ -60,6 +74,8 @@ def of_rows(
         ("rows", lambda: len(sheet.rows) == len(sheet.roster) and sheet.rows[place] == rows.rows),
         ("rows: of a party", lambda: all(type(n) is int and n > 0 for n in sheet.rows)),
         ("rounds", lambda: type(sheet.rounds) is int and sheet.rounds > 0),
+        # A refusal of longer rows would tell of one.
+        ("bound", lambda: bool(sheet.matrix) or sheet.bound * SLACK >= longest(rows)),
     ]
     if sheet.law:
         found += [
@@ -72,6 +88,11 @@ def of_rows(
             ("noise: too little", lambda: cost(sheet) <= booked[1] * SLACK),
         ]
     return found
+
+
+def longest(rows: Any) -> float:
+    """What no row is longer than, by its public schema; 0 where there is none."""
+    return float(getattr(public_figure(rows, "schema"), "norm_bound", 0.0))
 
 
 def cost(sheet: Any) -> float:

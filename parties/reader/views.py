@@ -8,6 +8,9 @@ rows is exactly one of raw rows, and no row is longer than `row_norm`, for of ea
 column one feature is 1 at most. Values beyond a range count as its end.
 
 `missing`, for counts: of every column that is filled in 1 where a cell is empty, else -1.
+
+`cells`, for descriptions: by the columns' ranges, and of every column that is filled in whether a
+cell is empty.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ from parties.reader.schema import (
 from parties.reader.shard import Shard, add_bias_and_clip, encode_shard, joined
 from parties.reader.table import Table, batches
 from protocols.errors import SchemaError
-from protocols.exchange.labels import EMPTY_VIEW, RANGES_VIEW
+from protocols.exchange.labels import CELLS_VIEW, EMPTY_VIEW, RANGES_VIEW
 
 # -- by range -------------------------------------------------------------------------------------
 
@@ -101,10 +104,30 @@ def missing_schema(schema: Schema) -> Schema:
     return Schema(columns=columns, label=schema.label, scaling="range")
 
 
+# -- cells ----------------------------------------------------------------------------------------
+
+
+def cells_schema(schema: Schema) -> Schema:
+    """The same columns by their ranges, each with an indicator if it is filled in."""
+    return replace(by_range(schema), columns=tuple(map(_with_indicator, schema.columns)))
+
+
+def _with_indicator(column: Column) -> Column:
+    if column.missing == "refuse":
+        return column
+    if isinstance(column, CategoricalColumn):
+        return CategoricalColumn(column.name, column.categories, "indicator")
+    return NumericColumn(
+        column.name, column.low, column.high, column.typical, column.spread, "indicator"
+    )
+
+
 def views_of(schema: Schema, view: str) -> list[Schema]:
     """Schemas of a view that a plan may ask for."""
     if view == RANGES_VIEW:
         return [by_range(schema), by_range(schema, private=True)]
+    if view == CELLS_VIEW:
+        return [cells_schema(schema)]
     filled = any(column.missing != "refuse" for column in schema.columns)
     return [missing_schema(schema)] if view == EMPTY_VIEW and filled else []
 
@@ -134,7 +157,24 @@ class Views:
             return closed(_private_view(self._ranges, schema))
         if view == EMPTY_VIEW and self._empty.size and missing_schema(schema).digest() == digest:
             return closed(self._missing())
+        if view == CELLS_VIEW and cells_schema(schema).digest() == digest:
+            return closed(self._cells())
         return None
+
+    def _cells(self) -> Shard:
+        """Where a typical value was filled in, a categorical column has no category instead."""
+        ranges, parts, start, filled = self._ranges, list[FloatArray](), 0, 0
+        for column in ranges.schema.columns:
+            part = ranges.x[:, start : start + len(column.features)]
+            start += len(column.features)
+            if column.missing != "refuse":
+                empty, filled = self._empty[:, filled], filled + 1
+                if column.missing == "typical":
+                    kept = 1.0 - empty * isinstance(column, CategoricalColumn)
+                    part = np.column_stack([part * kept[:, None], empty])
+            parts.append(part)
+        x = np.column_stack([*parts, ranges.x[:, -1]])
+        return replace(ranges, x=x, schema=cells_schema(self._shard.schema))
 
     def _missing(self) -> Shard:
         shard, own = self._shard, missing_schema(self._shard.schema)

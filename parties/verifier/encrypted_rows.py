@@ -19,9 +19,10 @@ from protocols.ckks.shared_keys import Shared, public_context
 from protocols.errors import DataError, PolicyError
 from protocols.exchange.messages import Body
 from protocols.plan.circuit_plan import CircuitPlan
-from protocols.steps import confirmed
-from protocols.steps.confirmed import Opening, Terms
+from protocols.steps import endorsed
+from protocols.steps.confirmed import Terms
 from protocols.steps.contribute import check_outputs
+from protocols.steps.endorsed import Endorsed
 
 if TYPE_CHECKING:
     from parties.verifier.objectives import OpenContributor
@@ -35,8 +36,8 @@ class EncryptedRowsParty(PartyProtocol):
 
     plan: CircuitPlan
     context: CkksContext
-    keys: Opening
-    rows: Opening
+    keys: Endorsed
+    rows: Endorsed
 
     def __init__(
         self,
@@ -144,5 +145,5 @@ class EncryptedRowsParty(PartyProtocol):
 
     def _open(self) -> None:
         plan, name, seed, key = self.plan, self.name, self.seed, self._run.signing_key
-        self.keys = Opening(Terms.of(plan, confirmed.KEYS, seed), name, key)
-        self.rows = Opening(Terms.of(plan, confirmed.ROWS, seed), name, key)
+        self.keys = Endorsed(Terms.of(plan, endorsed.KEYS, seed), name, key)
+        self.rows = Endorsed(Terms.of(plan, endorsed.ROWS, seed), name, key)

@@ -98,7 +98,7 @@ def answer_opening_key(secret: OpeningHalf, request: Body) -> Body:
     Raises:
         MessageError: malformed keys. ProtocolError: see `check_keys`.
     """
-    keys = signed_messages.of_request(request)
+    keys = signed_values.of_request(request)
     return Body(blobs=(secret.masked_secret(keys).astype("<u2").tobytes(),))
 
 

@@ -27,7 +27,8 @@ from protocols.exchange.serialise import parse
 from protocols.exchange.signed_values import SIGNATURE_BYTES as SIGNATURE_BYTES
 
 MAGIC = b"CPHC\x02"
-MAX_HEADER_BYTES = 1 << 20
+# An opened sum of 85,000 values, which `finish` carries.
+MAX_HEADER_BYTES = 1 << 21
 _PREFIX = len(MAGIC) + 4
 _DOMAIN = b"ciphercohort/message/1\0"
 # Largest message of a run at 128 bits: a few evaluation keys.

@@ -1,4 +1,4 @@
-"""Signed values in messages: everybody's replies, and what is handed out to everybody."""
+"""Signed values as a coordinator gathers them: everybody's replies, then all for everyone."""
 
 from __future__ import annotations
 
@@ -28,11 +28,3 @@ def replied(replies: Mapping[str, Body]) -> dict[str, SignedValue]:
 def to_request(values: Mapping[str, SignedValue]) -> Body:
     """Everyone's values, for everyone."""
     return Body({"signed": {name: asdict(value) for name, value in values.items()}})
-
-
-def of_request(request: Body) -> dict[str, SignedValue]:
-    """Inverse of `to_request`. Raises MessageError: no values, or malformed ones."""
-    signed = request.meta.get("signed")
-    if not isinstance(signed, dict):
-        raise MessageError("the step hands out no signed values")
-    return {str(name): SignedValue.of(fields) for name, fields in signed.items()}

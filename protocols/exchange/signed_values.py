@@ -87,6 +87,18 @@ def check(
             ) from None
 
 
+def of_request(request: Body) -> dict[str, SignedValue]:
+    """Of everyone, as a request hands them out (`signed_messages.to_request`).
+
+    Raises:
+        MessageError: no values, or malformed ones.
+    """
+    signed = request.meta.get("signed")
+    if not isinstance(signed, dict):
+        raise MessageError("the step hands out no signed values")
+    return {str(name): SignedValue.of(fields) for name, fields in signed.items()}
+
+
 # -- of ephemeral keys ----------------------------------------------------------------------------
 
 

@@ -21,7 +21,7 @@ made of the replies that fit the digests is the coordinator's word.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -33,12 +33,12 @@ from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.ckks.residues import Residues
 from protocols.ckks.subring import TraceMap
-from protocols.errors import MessageError
+from protocols.errors import MessageError, ProtocolError
 from protocols.exchange.messages import Body, Exchange
 from protocols.exchange.wire import residues_of
 from protocols.model.plan import ModelPlan
 from protocols.plan.protocol import Request
-from protocols.steps.locks import streams_of
+from protocols.steps.locks import CHECK, WORDS, Lock
 from protocols.steps.refresh import label
 from protocols.steps.survivors import Survivors
 
@@ -103,3 +103,34 @@ def refresh(
         )
     made = iter(fresh)
     return tuple(Parts(list(islice(made, len(vector)))) for vector in vectors)
+
+
+def streams_of(
+    replies: Mapping[str, Body], count: int, primes: Sequence[int], ring_dim: int
+) -> list[Residues]:
+    """Sums over parties of what hides their replies; replies: of all who are left, in order.
+
+    Raises:
+        ProtocolError: words are missing, or some party was asked for something else, or lies.
+    """
+    said = {name: _words(name, reply) for name, reply in replies.items()}
+    totals = [rns.zeros(len(primes), ring_dim)] * count
+    for name, reply in replies.items():
+        others = [given.get(name) for other, given in said.items() if other != name]
+        lock = Lock.of([each for each in others if each is not None])
+        if None in others or lock.check != reply.meta.get(CHECK):
+            raise ProtocolError(
+                f"the share of party {name!r} does not open: it was asked for another ciphertext "
+                "than the others, or one of them lies; do not go on with this run"
+            )
+        own = lock.streams(count, primes, ring_dim)
+        totals = [rns.add(total, each, primes) for total, each in zip(totals, own, strict=True)]
+    return totals
+
+
+def _words(name: str, reply: Body) -> dict[str, bytes]:
+    found: Any = reply.meta.get(WORDS)
+    try:
+        return {str(other): bytes.fromhex(text) for other, text in found.items()}
+    except (AttributeError, TypeError, ValueError):
+        raise ProtocolError(f"party {name!r} gave no words for the others", culprit=name) from None

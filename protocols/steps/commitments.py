@@ -43,6 +43,7 @@ from protocols.exchange.serialise import from_plain
 from protocols.exchange.signed_values import SignedValue, digest_of
 from protocols.exchange.wire import reply_of
 from protocols.steps.confirmed import ENDORSEMENT, Terms
+from protocols.steps.endorsed import check_endorsements
 
 
 class Gathering:
@@ -96,7 +97,7 @@ class Gathering:
         for name in self._terms.roster:
             if name not in self._endorsements:
                 self.take(name, reply_of(replies, name))
-        self._terms.check_endorsements(self._commitments, self._endorsements)
+        check_endorsements(self._terms, self._commitments, self._endorsements)
         return signed_messages.to_request({n: self._endorsements[n] for n in self._terms.roster})
 
 

@@ -1,7 +1,8 @@
 """What a party signs before a reply of it leaves: see `commitments` for the order of messages.
 
 A party's kernel loads this, for replies that a secret made of what it was asked
-(`parties.kernel.keys.session`); its driver loads it with `rounds`, for all others.
+(`parties.kernel.keys.session`); its driver, for all others, with what comes after the opening:
+`endorsed`.
 """
 
 from __future__ import annotations
@@ -16,10 +17,9 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from protocols.errors import PolicyError, ProtocolError
-from protocols.exchange import signed_messages, signed_values
+from protocols.exchange import signed_values
 from protocols.exchange.body import Body
-from protocols.exchange.labels import CONTRIBUTE, commit_of
-from protocols.exchange.labels import KEYS as KEYS_STEP
+from protocols.exchange.labels import commit_of
 from protocols.exchange.signed_values import SignedValue, committed_text, digest_of
 
 ENDORSEMENT = "endorsement"
@@ -32,11 +32,6 @@ class Phase:
     commit: str
     open: str
     what: str
-
-
-KEYS = Phase("commit-keys", KEYS_STEP, "key shares")
-ROWS = Phase("commit-rows", CONTRIBUTE, "contributions")
-CONFIRM = "confirm"
 
 
 class View:
@@ -115,29 +110,9 @@ class Terms:
                     "them is a copy of the other; do not go on with them and this coordinator"
                 )
 
-    def check_endorsements(
-        self, commitments: Mapping[str, SignedValue], endorsements: Mapping[str, SignedValue]
-    ) -> None:
-        """Refuse endorsements that are not of exactly these commitments, by every party.
-
-        Raises:
-            ProtocolError: names the party.
-        """
-        kind = f"endorsement of all {self.phase.what}"
-        signed_values.check(kind, partial(self.text, ENDORSEMENT), self.roster, endorsements)
-        shown = self.digest(commitments)
-        for name, endorsement in endorsements.items():
-            if endorsement.value != shown:
-                raise ProtocolError(
-                    f"party {name!r} was shown other commitments to the {self.phase.what}: the "
-                    "coordinator tells the parties different things, or that party lies; do not "
-                    "go on with them",
-                    culprit=name,
-                )
-
 
 class Opening:
-    """One message of a party: committed to, opened once, confirmed by all.
+    """One message of a party: committed to, opened once.
 
     name: this party; signing_key: its identity.
     """
@@ -162,7 +137,7 @@ class Opening:
         message = self._message
         if message is None:
             raise PolicyError(f"no {self._terms.phase.what} are committed to and unopened")
-        commitments = signed_messages.of_request(request)
+        commitments = signed_values.of_request(request)
         self._terms.check(commitments)
         if commitments[self._name].value != digest_of(message.digests):
             raise ProtocolError(f"the commitment of {self._name!r} is not the one that it sent")
@@ -171,31 +146,9 @@ class Opening:
         return message.beside({**message.meta, ENDORSEMENT: asdict(endorsement)})
 
     @property
-    def is_open(self) -> bool:
-        """Whether it was sent."""
-        return bool(self._commitments)
-
-    @property
-    def commitments(self) -> Mapping[str, SignedValue]:
-        """Everyone's, once it was sent."""
-        return self._commitments
-
-    @property
     def view(self) -> str:
         """That the commitment is bound to."""
         return self._terms.view
-
-    def confirm(self, request: Body) -> None:
-        """Go on only if everyone endorsed the set that this party opened for.
-
-        Raises:
-            PolicyError: nothing was opened. ProtocolError: see `Terms.check_endorsements`.
-            MessageError: malformed.
-        """
-        if not self._commitments:
-            raise PolicyError(f"no {self._terms.phase.what} were opened")
-        endorsements = signed_messages.of_request(request)
-        self._terms.check_endorsements(self._commitments, endorsements)
 
     def _sign(self, kind: str, value: str) -> SignedValue:
         text = partial(self._terms.text, kind)

@@ -30,7 +30,8 @@ from protocols.exchange.wire import unpack_from
 from protocols.plan.circuit_plan import CircuitPlan, Packed
 from protocols.plan.protocol import Request
 from protocols.steps import commitments
-from protocols.steps.confirmed import CONFIRM, ROWS, Terms
+from protocols.steps.confirmed import Terms
+from protocols.steps.endorsed import CONFIRM, ROWS
 from protocols.steps.secret_half import CircuitHalf, SecretHalf
 from protocols.steps.survivors import Survivors
 

@@ -78,7 +78,7 @@ def deal(half: CircuitHalf, request: Request) -> Body:
     Raises:
         MessageError: malformed keys. ProtocolError: a key is not signed by its party.
     """
-    return Body(blobs=half.secret.deal(signed_messages.of_request(request.body)))
+    return Body(blobs=half.secret.deal(signed_values.of_request(request.body)))
 
 
 def hold(half: CircuitHalf, request: Request) -> Body:

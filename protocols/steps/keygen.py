@@ -39,7 +39,7 @@ from protocols.exchange.messages import Body, Exchange, to_everyone
 from protocols.exchange.wire import RunningSums
 from protocols.plan.circuit_plan import CircuitPlan
 from protocols.plan.protocol import Request
-from protocols.steps import agree, commitments, confirmed
+from protocols.steps import agree, commitments, endorsed
 from protocols.steps.commitments import Gathering
 from protocols.steps.confirmed import Terms, View
 from protocols.steps.rounds import Hold
@@ -150,7 +150,7 @@ def ceremony(
         shares[name] = body.blobs[0], list(body.digests[1:])
         return kept
 
-    terms = Terms.of(plan, confirmed.KEYS, seed)
+    terms = Terms.of(plan, endorsed.KEYS, seed)
     request = Body({"seeds": dict(seeds)})
     endorsements = yield from commitments.opened(terms, request, fold)
     public_b, h0, h1 = sums.of({})

@@ -14,14 +14,11 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from protocols.ckks import residues as rns
 from protocols.ckks import subring
 from protocols.ckks.residues import Residues
-from protocols.errors import ProtocolError
 from protocols.exchange.body import Body
 from protocols.privacy.laws.randomness import ExpandedRandomness
 
@@ -34,9 +31,9 @@ def word(secret: bytes, owner: str, asked: bytes) -> bytes:
     return hmac.digest(secret, text, "sha256")
 
 
-def asked_for(step: str, request: Body, missing: Collection[str]) -> bytes:
-    """Digest of a request's blobs, of its step and of who is covered for, 32 bytes."""
-    text = repr((step, sorted(missing), list(request.digests)))
+def asked_for(step: str, request: Body, covering: Sequence[Collection[str]]) -> bytes:
+    """Digest of a request's blobs and step, 32 bytes; covering: who is missing, who stands in."""
+    text = repr((step, [sorted(names) for names in covering], list(request.digests)))
     return hashlib.sha256(text.encode()).digest()
 
 
@@ -60,34 +57,3 @@ class Lock:
         """What hides so many polynomials, each of shape (len(primes), ring_dim), uniform."""
         source = ExpandedRandomness(self.key)
         return [subring.drawn(primes, ring_dim, source) for _ in range(count)]
-
-
-def streams_of(
-    replies: Mapping[str, Body], count: int, primes: Sequence[int], ring_dim: int
-) -> list[Residues]:
-    """Sums over parties of what hides their replies; replies: of all who are left, in order.
-
-    Raises:
-        ProtocolError: words are missing, or some party was asked for something else, or lies.
-    """
-    said = {name: _words(name, reply) for name, reply in replies.items()}
-    totals = [rns.zeros(len(primes), ring_dim)] * count
-    for name, reply in replies.items():
-        others = [given.get(name) for other, given in said.items() if other != name]
-        lock = Lock.of([each for each in others if each is not None])
-        if None in others or lock.check != reply.meta.get(CHECK):
-            raise ProtocolError(
-                f"the share of party {name!r} does not open: it was asked for another ciphertext "
-                "than the others, or one of them lies; do not go on with this run"
-            )
-        own = lock.streams(count, primes, ring_dim)
-        totals = [rns.add(total, each, primes) for total, each in zip(totals, own, strict=True)]
-    return totals
-
-
-def _words(name: str, reply: Body) -> dict[str, bytes]:
-    found: Any = reply.meta.get(WORDS)
-    try:
-        return {str(other): bytes.fromhex(text) for other, text in found.items()}
-    except (AttributeError, TypeError, ValueError):
-        raise ProtocolError(f"party {name!r} gave no words for the others", culprit=name) from None

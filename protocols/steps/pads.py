@@ -45,7 +45,7 @@ def agree(half: Any, request: Request) -> Body:
     Raises:
         MessageError: malformed keys. ProtocolError: a key is not signed by its party.
     """
-    half.session.agree_pads(signed_messages.of_request(request.body))
+    half.session.agree_pads(signed_values.of_request(request.body))
     return Body()
 
 

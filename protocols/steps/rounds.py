@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from protocols.errors import PolicyError
-from protocols.exchange import signed_messages
+from protocols.exchange import signed_values
 from protocols.exchange.body import Body
 from protocols.exchange.labels import repeated
-from protocols.steps.confirmed import Opening, Terms, View
+from protocols.steps.confirmed import Terms, View
+from protocols.steps.endorsed import Endorsed
 
 if TYPE_CHECKING:
     from protocols.exchange.messages import Exchange
@@ -42,7 +43,7 @@ class Kernel(Protocol):
         ...
 
 
-class Held(Opening):
+class Held(Endorsed):
     """A reply that a party's kernel made, and keeps until it is opened."""
 
     def __init__(self, terms: Terms, name: str, kernel: Kernel) -> None:
@@ -52,7 +53,7 @@ class Held(Opening):
     def open(self, request: Body) -> Body:
         """See `Opening.open`."""
         opened = self._kernel.open_reply(request)
-        self._commitments = signed_messages.of_request(request)
+        self._commitments = signed_values.of_request(request)
         return opened
 
 
@@ -85,7 +86,7 @@ class Rounds:
     def begin(self, seed: bytes) -> None:
         """From now on; seed: the joint one."""
         self._seed, self.view = seed, View(seed)
-        self._last: Opening | None = None
+        self._last: Endorsed | None = None
 
     @property
     def bound_to(self) -> str:
@@ -122,7 +123,7 @@ class Rounds:
         step: that is asked; where it repeats the last one, that one comes to nothing.
 
         Raises:
-            ProtocolError, MessageError: see `Opening.confirm`.
+            ProtocolError, MessageError: see `Endorsed.confirm`.
         """
         if self._last is None or not self._last.is_open or repeated(step) == self._step:
             return
@@ -134,14 +135,14 @@ class Rounds:
         self._last = None
 
     @property
-    def _last_one(self) -> Opening:
+    def _last_one(self) -> Endorsed:
         assert self._last is not None  # noqa: S101 (it was just made)
         return self._last
 
     def _take(self, step: str, missing: Collection[str], view: str) -> Terms:
         self._step, self._missing = step, tuple(missing)
         terms = Terms.of_round(self._roster, step, self._seed, missing, view)
-        self._last = Opening(terms, self._name, self._signing_key)
+        self._last = Endorsed(terms, self._name, self._signing_key)
         return terms
 
     def state(self) -> Body:

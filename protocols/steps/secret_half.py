@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from protocols.ckks.evaluation import CkksContext
     from protocols.exchange.signed_values import SignedValue
     from protocols.plan.circuit_plan import CircuitPlan
-    from protocols.steps.confirmed import Opening
+    from protocols.steps.endorsed import Endorsed
     from protocols.steps.rounds import Rounds
 
 # c1, label and map of a ciphertext that is to be refreshed; both halves of a share of it.
@@ -98,8 +98,8 @@ class CircuitHalf(Protocol):
     seed: bytes
     context: CkksContext
     secret: JointHalf
-    keys: Opening
-    rows: Opening
+    keys: Endorsed
+    rows: Endorsed
     rounds: Rounds
 
     def begin(self, seeds: Mapping[str, str]) -> None:

@@ -10,6 +10,7 @@ that the run's mechanism needs (`privacy.noise`); an objective names none.
 from __future__ import annotations
 
 import math
+import pkgutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
@@ -235,6 +236,14 @@ _KINDS: Mapping[str, type[Objective]] = {
     MissingObjective.kind: MissingObjective,
 }
 """Whose fields do not name their kind."""
+_STUDY = "protocols.statistics.study.objectives:"
+_LATE: Mapping[str, str] = {
+    "description": f"{_STUDY}DescriptionObjective",
+    "lifetimes": f"{_STUDY}LifetimesObjective",
+    "risk-sets": f"{_STUDY}RiskSetsObjective",
+    "cox-rows": f"{_STUDY}CoxRowsObjective",
+}
+"""Likewise, of clinical studies; loaded when a plan names one."""
 
 
 def objective_from_dict(fields: Mapping[str, Any]) -> Objective:
@@ -244,9 +253,11 @@ def objective_from_dict(fields: Mapping[str, Any]) -> Objective:
         ParameterError: the kind is unknown or a field is wrong.
     """
     try:
-        kind = _KINDS.get(str(fields.get("kind")))
+        name = str(fields.get("kind"))
+        kind = pkgutil.resolve_name(_LATE[name]) if name in _LATE else _KINDS.get(name)
         if kind is not None:
-            return from_plain(kind, {k: v for k, v in fields.items() if k != "kind"})
+            found: Objective = from_plain(kind, {k: v for k, v in fields.items() if k != "kind"})
+            return found
         return from_plain(RowObjective, dict(fields))
     except MessageError as error:
         raise ParameterError(f"objective: {error}") from None

@@ -32,7 +32,8 @@ class OneSum(ABC):
     kind: name of its query; released: what everyone learns, in words; judges: whether it judges a
     model; view: of the rows, see `reader.views`; empty: the rows as for training; drops: why
     weights or offsets of rows, which `of_rows` does not see, would change the sum; several: whether
-    it reads labels of several classes, None: it reads none.
+    it reads labels of several classes, None: it reads none; precision: without privacy, of the sum
+    over the bound.
     """
 
     __slots__ = ()
@@ -41,6 +42,7 @@ class OneSum(ABC):
     judges: ClassVar[bool] = False
     view: ClassVar[str] = ""
     several: ClassVar[bool | None] = False
+    precision: ClassVar[float] = 2.0**-30
     drops: ClassVar[Mapping[str, str]] = {
         "weight": "this sum counts every row once; leave it out",
         "offset": "this sum scores rows by their features alone; leave it out",

@@ -31,7 +31,10 @@ COSTLY = (
     *("commit-rows", "contribute", "refresh", "decrypt"),
 )
 # Where the classes are whose objects make up a party's state.
-OWN = ("parties.", "protocols.steps.samples", "protocols.steps.confirmed")
+OWN = (
+    *("parties.", "protocols.steps.samples", "protocols.steps.confirmed"),
+    "protocols.steps.rounds",
+)
 
 
 class Refusals(logging.Handler):

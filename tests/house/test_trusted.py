@@ -16,8 +16,8 @@ from parties.kernel.rooms import ROOMS
 ROOT = Path(__file__).parents[2]
 TRUSTED = Trusted.of(ROOT)
 README = (ROOT / "parties/kernel/README.md").read_text()
-MOST_LINES = 10200
-OF_PROTOCOLS = {"encrypted-rows": 5250, "encrypted-model": 6500, "secure-aggregation": 5000}
+MOST_LINES = 10800
+OF_PROTOCOLS = {"encrypted-rows": 5300, "encrypted-model": 6350, "secure-aggregation": 5650}
 """The goal is 5,500 of each."""
 
 

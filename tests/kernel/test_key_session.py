@@ -253,7 +253,8 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
         lambda k: refused(k, roster=(*ROSTER[:3], ("d", ROSTER[2][1]))),
     ),
     "least members": (
-        "lambda: parties >= terms.colluders + 2", TRUE, lambda k: refused(k, roster=ROSTER[:2]),
+        "lambda: parties >= terms.colluders + others", TRUE,
+        lambda k: refused(k, {"colluders": 2}, roster=ROSTER[:2]),
     ),
     "a toy ring": (
         "lambda: params.security_bits > 0 or terms.insecure", TRUE,
@@ -288,7 +289,7 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
     "refreshes of the sheet": ("if position >= due", "if False", refreshes_are_the_sheets),
     "rotations of the sheet": ("if index not in self._sheet.rotations", "if False",
                                rotations_are_the_sheets),
-    "one key share": ("        if self._share is not None:\n            raise",
+    "one key share": ("        if self._share is not None or self._is_over:\n            raise",
                       "        if False:\n            raise", there_is_one_key_share),
     "signed sheets": ("self._context(context), self._joint_seed(seeds)",
                       "self._context(context), bytes(32)", no_share_before_all_have_signed),
@@ -353,7 +354,7 @@ def answered(session: KeySession, step: str, *operands: Any) -> Any:
         "rotation": session.rotation_share,
         "public": session.public_share,
         "first": session.relinearisation_first,
-        "second": lambda: session.relinearisation_second(half, half),
+        "second": lambda: session._secret.relinearisation_second(half, half),
         "begin": lambda: session.begin({}, context()),
         "state": lambda: session.state(lambda plain: b""),
         "erase": session.erase,

@@ -19,7 +19,8 @@ from protocols.ckks import residues as rns
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.errors import ProtocolError
 from protocols.exchange.messages import Body
-from protocols.steps.locks import CHECK, WORDS, Lock, asked_for, streams_of, word
+from protocols.model.refresh import streams_of
+from protocols.steps.locks import CHECK, WORDS, Lock, asked_for, word
 from tests.support import exact, sessions
 from tests.support.helpers import half_of
 from tests.support.sessions import FIRST, VICTIM, N
@@ -79,11 +80,12 @@ def test_words_differ_by_all_that_was_asked() -> None:
         asked_for("cover-refresh/0", body, ()),
         asked_for(STEP, Body(blobs=(b"b", b"a")), ()),
         asked_for(STEP, Body(blobs=(b"ab",)), ()),
-        asked_for(STEP, body, ("c",)),
+        asked_for(STEP, body, (("c",), ("a", "b"))),
+        asked_for(STEP, body, (("c",), ("a", "d"))),
     ]
     found = {word(s, n, a) for s in (b"1" * 32, b"2" * 32) for n in (FIRST, VICTIM) for a in asked}
     assert len(found) == 2 * 2 * len(asked)
-    assert asked_for(STEP, body, ("c", "d")) == asked_for(STEP, body, ("d", "c"))
+    assert asked_for(STEP, body, (("c", "d"),)) == asked_for(STEP, body, (("d", "c"),))
 
 
 @pytest.mark.parametrize("words", [None, {}, {VICTIM: "no"}, {VICTIM: 1}, []])

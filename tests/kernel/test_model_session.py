@@ -475,8 +475,10 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
         lambda k: refused(k, roster=(*ROSTER[:3], ("d", ROSTER[2][1]))),
     ),
     "least members": (
-        "lambda: parties >= terms.colluders + 2", TRUE,
-        lambda k: refused(k, ALL, roster=ROSTER[:2], rows=(ROWS, 3), honest=1),
+        "lambda: parties >= terms.colluders + others", TRUE,
+        lambda k: refused(
+            k, {"exact": True, "colluders": 2}, roster=ROSTER[:2], rows=(ROWS, 3), law=""
+        ),
     ),
     "own rows": (
         "len(sheet.rows) == len(sheet.roster) and sheet.rows[place] == rows.rows", "True",
@@ -511,7 +513,7 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
         lambda k: refused(k, {"exact": True}, law="", batches=0),
     ),
     "who is left": (
-        "lambda: 0 <= sheet.lost <= parties - max(2, terms.colluders + 1)", TRUE,
+        "lambda: 0 <= sheet.lost <= max(0, parties - max(2, terms.colluders + 1))", TRUE,
         lambda k: refused(k, {"exact": True}, law="", lost=3),
     ),
     "exact sums": (
@@ -577,7 +579,7 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
     "the joint key first": (
         "self._held.joint_key is None or not halves", "not halves", keys_come_once,
     ),
-    "one begin": ("if self._keys is not None:\n            raise", "if False:\n            raise",
+    "one begin": ("if self._keys is not None or self._is_over:", "if False:",
                   keys_come_once),
     "one start": ("if self._next or self._chunks:", "if False:", keys_come_once),
     "ring of keys": (
@@ -606,7 +608,7 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
         "discrete_gaussian(sheet.units,", "discrete_gaussian(sheet.units // 4,", noise_is_there,
     ),
     "the end": (
-        "self._next = self._sheet.rounds\n        self._forget()", "pass",
+        "self._next, self._is_over = self._sheet.rounds, True\n        self._forget()", "pass",
         nothing_leaves_an_ended_session,
     ),
     "a restart": ('self._next, self._asked = state.meta["round"]', "pass",

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import pkgutil
+import subprocess
+import sys
 from dataclasses import fields
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +21,10 @@ from parties.kernel.sums.dual import DualSteps
 from parties.kernel.sums.gradients import CURVATURE, GRADIENT, MEANS, Gradients
 from parties.kernel.sums.products import Information, MissingCells, Products
 from parties.kernel.sums.row_function import Own, RowFunction
-from parties.kernel.sums.row_functions import KINDS, OwnCode, row_function
+from parties.kernel.sums.row_functions import KINDS, LATE, OwnCode, row_function
+from parties.kernel.sums.study.described import Described
+from parties.kernel.sums.study.hazards import CoxRows, RiskSets
+from parties.kernel.sums.study.lifetimes import Lifetimes
 from parties.kernel.sums.tables import Judged
 from protocols.errors import ParameterError, PolicyError
 from protocols.models.registry import MODELS
@@ -43,6 +49,42 @@ OF_LABEL: list[RowFunction] = [
         for sites in ((), ("a",))
     ),
 ]
+OF_LABEL += [
+    Described(columns=((0, 1, 2, 4), (1, 2, -1, 0), (D, 2, -1, 0)), groups=groups, sites=sites)
+    for groups in ((), (0, 2))
+    for sites in ((), ("a",))
+]
+COX: dict[str, Any] = {"theta": (0.3, -2.0), "columns": (0, 1), "bins": 3, "row_norm": NORM}
+OF_STAY: list[RowFunction] = [
+    *(
+        Lifetimes(bins=5, recorded=recorded, late=late, groups=groups)
+        for recorded in (False, True)
+        for late in (False, True)
+        for groups in ((), (0, 2))
+    ),
+    *(
+        RiskSets(recorded=False, late=late, strata=strata, **COX)
+        for late in (False, True)
+        for strata in ((), (2,))
+    ),
+    *(
+        CoxRows(
+            recorded=True,
+            late=late,
+            a=((0.1, 0.2, 0.9),),
+            b=((0.1, -0.2, 0.3, 0.0, -0.5, 0.5),),
+            ta=((0.0, 0.1, 0.2),),
+            tb=((0.0, 0.0, 0.1, 0.0, -0.1, 0.2),),
+            c=((0.5, 0.0, -1.0, 1.0, 0.2, 0.1),),
+            hazard=((0.1, 0.3, 1.0),),
+            scores=(-2.0, 1.0, 4),
+            factor=factor,
+            **COX,
+        )
+        for late in (False, True)
+        for factor in ((), (1,))
+    ),
+]
 OF_TARGET: list[RowFunction] = [
     Gradients(loss="squared", clip=0.3),
     DualSteps(loss="ridge", lam=0.1, rows=40, batches=1, rounds=9, clip=0.5, row_scale=NORM),
@@ -65,7 +107,7 @@ OF_CLASSES: list[RowFunction] = [
         for exact in (False, True)
     ),
 ]
-ALL = [*OF_LABEL, *OF_TARGET, *OF_CLASSES, OwnCode(clip=1.0)]
+ALL = [*OF_LABEL, *OF_STAY, *OF_TARGET, *OF_CLASSES, OwnCode(clip=1.0)]
 REAL = st.floats(-1, 1)
 
 
@@ -78,6 +120,9 @@ def row_of(function: RowFunction, values: list[float], outcome: int, target: flo
         y = np.array([[target]])
     if function in OF_CLASSES:
         y = np.eye(3)[[outcome]]
+    if function in OF_STAY:
+        stay = [target, float(outcome > 0), target * outcome / 2]
+        y = np.array([stay if getattr(function, "late", False) else stay[:2]])
     ones = np.ones(1)
     return SimpleNamespace(
         x=x, y=y, rows=1, weight=ones, offset=0 * ones, schema=SimpleNamespace(norm_bound=NORM)
@@ -85,7 +130,9 @@ def row_of(function: RowFunction, values: list[float], outcome: int, target: flo
 
 
 def test_every_kind_is_here() -> None:
-    assert {type(function) for function in ALL} == {*KINDS.values()}
+    late = {pkgutil.resolve_name(name) for name in LATE.values()}
+    assert {type(function) for function in ALL} == {*KINDS.values(), *late}
+    assert not {*LATE} & {*KINDS} and all(pkgutil.resolve_name(LATE[k]).kind == k for k in LATE)
     assert {*links.MODELS} == {*MODELS}
     assert {*MEANS} <= {"logistic", "squared", *links.CLASSES}
 
@@ -139,3 +186,12 @@ def test_a_sheet_brings_no_code() -> None:
     own = Own(name="a", weight=1.0, norm=2, randomness=SeededRandomness(1))
     with pytest.raises(PolicyError, match="owner does not bring"):
         OwnCode(clip=1.0).of(None, own)
+
+
+def test_what_studies_add_is_loaded_when_a_sheet_names_it() -> None:
+    text = "import sys, parties.kernel.sums.session; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert "parties.kernel.sums.row_functions" in loaded
+    assert not [name for name in loaded if name.startswith("parties.kernel.sums.study")]

@@ -210,8 +210,10 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
         lambda k: refused(k, roster=(*ROSTER[:3], ("d", ROSTER[2][1]))),
     ),
     "least members": (
-        "lambda: parties >= terms.colluders + 2", TRUE,
-        lambda k: refused(k, {"booked": None}, roster=ROSTER[:2], rows=(ROWS, 7), honest=1),
+        "lambda: parties >= terms.colluders + others", TRUE,
+        lambda k: refused(
+            k, {"exact": True, "colluders": 2}, roster=ROSTER[:2], rows=(ROWS, 7), law=""
+        ),
     ),
     "a kind": ("lambda: sheet.kind in KINDS", TRUE, lambda k: refused(k, kind="else")),
     "own rows": (

@@ -215,7 +215,7 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
         lambda k: refused(k, roster=(*ROSTER[:3], ("d", ROSTER[2][1]))),
     ),
     "least members": (
-        "lambda: parties >= terms.colluders + 2", TRUE,
+        "lambda: parties >= terms.colluders + others", TRUE,
         lambda k: refused(k, {"booked": None}, roster=ROSTER[:2], weights=(1.0, 1.0), honest=1),
     ),
     "exact sums": (
@@ -226,7 +226,7 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
         lambda k: refused(k, {"booked": ("gaussian", 1e9)}, law="laplace", norm=1),
     ),
     "some noise": (
-        "lambda: all(type(r.units) is int and r.units > 0 for r in rounds)", TRUE,
+        "lambda: all(type(r.units) is int and r.units >= least for r in rounds)", TRUE,
         lambda k: refused(k, rounds=each_round(units=0)),
     ),
     "shares of colluders": (
@@ -256,14 +256,15 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
     ),
     "finite point": (" or not np.isfinite(point).all()", "", points_are_of_this_run),
     "length of a point": ("point.shape != (self._sheet.length,) or", "", points_are_of_this_run),
-    "one secret": ("if self._share is not None:\n            raise", "if False:\n            raise",
+    "one secret": ("if self._share is not None or self._is_over:", "if False:",
                    there_is_one_secret),
     "signed sheets": (
         "seed = self._terms.joint_seed(seeds)", "seed = bytes(32)",
         no_secret_before_all_have_signed,
     ),
     "the end": (
-        "self._next = len(self._sheet.rounds)\n", "pass\n", nothing_leaves_an_ended_session,
+        "self._next, self._is_over = len(self._sheet.rounds), True\n", "pass\n",
+        nothing_leaves_an_ended_session,
     ),
     "noise": ("exact.on(own.bits) + noise", "exact.on(own.bits)", noise_is_there),
 }  # fmt: skip

@@ -83,7 +83,7 @@ def test_an_agent_that_dies_before_it_notes_a_step(
 
     assert log2_error(agents.session.run(ask).weights, agents.session.twin()) < -17
     for name in agents.agents:
-        assert agents.kinds(name) == ["reserve", "commit"]
+        assert agents.kinds(name) == ["reserve", "spend", "commit"]
     record = SessionStore(tmp_path / NAME, None).record(agents.session.coordinator.session)
     assert record is not None and record.reason == "finished"
 

@@ -228,7 +228,7 @@ def test_a_finished_run_is_spent_and_the_next_is_an_overdraft(
 ) -> None:
     path = tmp_path / "ledger"
     session(path).run()
-    assert entries(path) == ["reserve", "commit"]
+    assert entries(path) == ["reserve", "spend", "commit"]
     assert 0.9 < spent(path) <= 1
 
     def no_key(*_: Any) -> None:
@@ -238,7 +238,7 @@ def test_a_finished_run_is_spent_and_the_next_is_an_overdraft(
     with pytest.raises(ProtocolError, match="privacy budget is refused: epsilon=1.4") as caught:
         session(path).run()
     assert caught.value.culprit == "hospital-1"
-    assert entries(path) == ["reserve", "commit"]
+    assert entries(path) == ["reserve", "spend", "commit"]
 
 
 @pytest.mark.parametrize("stop", ["reveal", "keys", "relinearise", "commit-rows"])
@@ -263,7 +263,7 @@ def test_a_run_that_died_later_stays_spent(tmp_path: Path, stop: str) -> None:
         run.run(stop_before(run, stop))
     for party in run.parties.values():
         party.close()
-    assert entries(path) == ["reserve"]
+    assert entries(path) == ["reserve", "spend"]
     assert spent(path) > 0.9
 
 
@@ -272,7 +272,7 @@ def test_a_closed_party_changes_a_finished_run_no_more(tmp_path: Path) -> None:
     run = session(path)
     run.run()
     run.parties["hospital-1"].close()
-    assert entries(path) == ["reserve", "commit"]
+    assert entries(path) == ["reserve", "spend", "commit"]
 
 
 def test_a_lying_plan_reserves_nothing_and_makes_no_key(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from protocols.ckks.residues import Residues
 from protocols.exchange.labels import PUBLIC_KEY, RELINEARISATION, rotation_label
 from protocols.model import gradient as model_gradient
 from protocols.steps import cover, decrypt, keygen, refresh
-from protocols.steps.confirmed import KEYS, ROWS
+from protocols.steps.endorsed import KEYS, ROWS
 from tests.provenance.runs import Run
 
 Published = tuple[tuple[int, ...], Residues]

@@ -164,8 +164,9 @@ def watching(
         return add(share, t, values)
 
     def watched_refresh(own: ModelSession, maps: Any, step: str, request: Body) -> Body:
-        missing = own._held.missing
-        run.locks[step, whose[-1]], _ = own._pads.lock(asked_for(step, request, missing), missing)
+        keys = own._held
+        told = asked_for(step, request, keys.covering)
+        run.locks[step, whose[-1]], _ = own._pads.lock(told, keys.missing)
         return refresh(own, maps, step, request)
 
     def one(step: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:

@@ -39,8 +39,9 @@ from protocols.plan.protocol import sequence
 from protocols.privacy.laws.seeded import SeededRandomness
 from protocols.rows.plan import RowsPlan
 from protocols.rows.protocol import PROTOCOL
-from protocols.steps import agree, confirmed, decrypt, keygen, refresh
-from protocols.steps.confirmed import KEYS, ROWS, Opening, Terms
+from protocols.steps import agree, decrypt, keygen, refresh
+from protocols.steps.confirmed import Opening, Phase, Terms
+from protocols.steps.endorsed import CONFIRM, KEYS, ROWS
 from protocols.steps.rounds import Rounds
 from tests.provenance.published import shapes
 from tests.provenance.runs import Run
@@ -68,7 +69,7 @@ class Simulator:
             rows=rows, features=plan.num_features, ring_dim=plan.ckks.ring_dim
         )
         self.session.coordinator._make_plan = self._plan_for
-        self._openings: dict[tuple[str, confirmed.Phase], Opening] = {}
+        self._openings: dict[tuple[str, Phase], Opening] = {}
         self._rounds: dict[str, Rounds] = {}
         self._seeds = {name: self._bytes(f"seed {name}") for name in plan.names}
 
@@ -128,7 +129,7 @@ class Simulator:
             return agree.answer_agree(self._now, agreed.sheets, signature)
         if kind == "reveal":
             return Body({"seed": self._seeds[name].hex()})
-        if kind in ("finish", keygen.PUBLIC_SHARES, confirmed.CONFIRM):
+        if kind in ("finish", keygen.PUBLIC_SHARES, CONFIRM):
             return Body()
         place = PROTOCOL.place(step)
         if place.commits:
@@ -147,7 +148,7 @@ class Simulator:
                 return self._openings[name, phase].open(request)
         return self._drawn_reply(name, step, len(request.blobs))
 
-    def _opening(self, name: str, phase: confirmed.Phase) -> Opening:
+    def _opening(self, name: str, phase: Phase) -> Opening:
         """Digests are signed as the parties sign them: the simulator has keys of its own."""
         key, seed = self.session.party_keys[name], self._joint_seed()
         self._openings[name, phase] = Opening(Terms.of(self._now, phase, seed), name, key)

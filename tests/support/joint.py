@@ -36,7 +36,7 @@ from protocols.exchange.messages import (
 )
 from protocols.exchange.wire import RunningSums
 from protocols.rows.protocol import circuit_of
-from protocols.steps import confirmed, contribute, decrypt, keygen, refresh
+from protocols.steps import contribute, decrypt, endorsed, keygen, refresh
 from protocols.steps.confirmed import Opening, Terms, View
 from protocols.steps.samples import SampleLedger
 from protocols.steps.survivors import Survivors
@@ -96,15 +96,15 @@ def run_ceremony(
     plan: Any = SimpleNamespace(
         names=tuple(shares), roster=roster, rotation_chunks=[rotations], member_chunks=[]
     )
-    terms = Terms.of(plan, confirmed.KEYS, seed)
+    terms = Terms.of(plan, endorsed.KEYS, seed)
     openings = {name: Opening(terms, name, identity(name)) for name in shares}
     view = View(b"")
     of_sums = Terms.of_round(roster, keygen.RELINEARISE, seed, (), view.digest)
 
     def answer(name: str, step: str, body: Body) -> Body:
-        if step == confirmed.KEYS.commit:
+        if step == endorsed.KEYS.commit:
             return openings[name].commit(keygen.answer_keys(context, shares[name]))
-        if step == confirmed.KEYS.open:
+        if step == endorsed.KEYS.open:
             return openings[name].open(body)
         if step == commit_of(keygen.RELINEARISE):
             second = shares[name].relinearisation_second

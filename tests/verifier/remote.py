@@ -48,7 +48,7 @@ class Owned:
         self.runs.append(run)
         return run
 
-    def count(self, calls: int) -> None:
+    def count(self, run: str, calls: int) -> None:
         """Nothing is kept."""
 
     def peers(self) -> Mapping[str, str]:

@@ -144,6 +144,12 @@ class CoverShare:
         """Who is covered for."""
         return self._covering.missing if self._covering else ()
 
+    @property
+    def covering(self) -> tuple[tuple[str, ...], ...]:
+        """Who is covered for, and who stands in; empty where nobody is missing."""
+        held = self._covering
+        return (held.missing, held.stand_ins) if held else ()
+
     def stand_in(self, request: Body) -> Callable[[], None]:
         """From now on this party's share of the secret covers for the missing ones.
 

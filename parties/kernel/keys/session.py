@@ -20,7 +20,6 @@ from parties.kernel.private import Terms, terms_of
 from parties.kernel.rooms import named
 from parties.kernel.sheet import Floor, hold
 from protocols.ckks import residues as rns
-from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.context import RingContext
 from protocols.ckks.flooding import rounding_std
 from protocols.ckks.parameters import CkksParameters
@@ -35,9 +34,11 @@ from protocols.steps.confirmed import Terms as Committed
 
 if TYPE_CHECKING:
     from parties.kernel.cover.share import CoverShare
+    from protocols.ckks.column_map import ColumnMap
 
 Seal = Callable[[bytes], bytes]
 COVER = "parties.kernel.cover.share:CoverShare"
+ROW_MASKS = "parties.kernel.rows.masks"
 DECRYPT, RELINEARISE = "decrypt", "relinearise"
 _OF_SHARE = 3  # blobs of `KeyShare.sealed`: seed, secret, ephemeral secret
 
@@ -83,6 +84,7 @@ class KeySession:
         self._share: KeyShare | None = None
         self._cover: CoverShare | None = None
         self._reply: tuple[str, tuple[str, ...], Opening] | None = None
+        self._is_over = False
 
     def __repr__(self) -> str:
         return "KeySession(<secret>)"
@@ -185,10 +187,6 @@ class KeySession:
         """See `KeyShare.relinearisation_first`."""
         return self._secret.relinearisation_first()
 
-    def relinearisation_second(self, h0: Residues, h1: Residues) -> Residues:
-        """See `KeyShare.relinearisation_second`."""
-        return self._secret.relinearisation_second(h0, h1)
-
     def rotation_share(self, index: int) -> Residues:
         """See `KeyShare.rotation_share`.
 
@@ -215,23 +213,25 @@ class KeySession:
         """See `KeyShare.refresh_shares`.
 
         Raises:
-            PolicyError: the sheet has no refresh of this name.
+            PolicyError: the sheet has no refresh of this name, or the owner takes no part in
+                encrypted rows.
         """
-        self._check_refresh([label for _, label, _ in asked])
+        _ = named(ROW_MASKS, self._protocols)
+        self._check_refresh([label for _, label, _ in asked], of_model=False)
         return self._secret.refresh_shares(asked)
 
     def trace_shares(self, asked: Sequence[Asked]) -> list[Halves]:
         """See `KeyShare.trace_shares`; refused alike. A model's session hides them."""
-        self._check_refresh([label for _, label, _ in asked])
+        self._check_refresh([label for _, label, _ in asked], of_model=True)
         return self._secret.trace_shares(asked)
 
     def decryption_share(self, c1: Residues, label: str) -> Residues:
-        """c1 s_p + e_flood, shape of c1; once, and once more by who stands in for others.
+        """c1 s_p + e_flood, shape of c1; once, and once more where others are missing.
 
         Raises:
             PolicyError: another label than the one of the released model.
         """
-        if label not in (DECRYPT, *([f"{COVERED}{DECRYPT}"] if self._cover else [])):
+        if label not in (DECRYPT, *([f"{COVERED}{DECRYPT}"] if self.missing else [])):
             raise PolicyError(f"{label!r} is not the decryption of this run")
         return self._secret.decryption_share(c1, label, self._sheet.flooding())
 
@@ -300,9 +300,11 @@ class KeySession:
         terms = Committed.of_round(roster, step, self._secret.seed, missing, view)
         return Opening(terms, self._name, self._signing_key)
 
-    def _check_refresh(self, labels: Sequence[str]) -> None:
+    def _check_refresh(self, labels: Sequence[str], of_model: bool) -> None:
+        if of_model != (self._sheet.coordinates == self._sheet.params.ring_dim):
+            raise PolicyError("rows and models are refreshed under masks of their own")
         for label in labels:
-            found = _REFRESH.fullmatch(label.removeprefix(COVERED) if self._cover else label)
+            found = _REFRESH.fullmatch(label.removeprefix(COVERED) if self.missing else label)
             step, position = map(int, found.groups()) if found else (-1, 0)
             due = self._sheet.refreshes[step] if 0 <= step < len(self._sheet.refreshes) else 0
             if position >= due:
@@ -326,6 +328,11 @@ class KeySession:
     def missing(self) -> tuple[str, ...]:
         """Who is covered for."""
         return self._cover.missing if self._cover else ()
+
+    @property
+    def covering(self) -> tuple[tuple[str, ...], ...]:
+        """Who is covered for, and by whom; empty where nobody is."""
+        return self._cover.covering if self._cover else ()
 
     def stand_in(self, request: Body) -> Callable[[], None]:
         """See `CoverShare.stand_in`."""
@@ -366,8 +373,8 @@ class KeySession:
         return share.blobs[0]
 
     def erase(self) -> None:
-        """Forget every secret; nothing leaves any more."""
-        self._reply = None
+        """Forget every secret; nothing leaves any more, and none is made."""
+        self._reply, self._is_over = None, True
         for secret in (self._share, self._cover):
             if secret is not None:
                 secret.erase()
@@ -385,7 +392,7 @@ class KeySession:
         return self._cover
 
     def _context(self, given: RingContext | None) -> RingContext:
-        if self._share is not None:
+        if self._share is not None or self._is_over:
             raise PolicyError("this session has its key share; another would answer labels again")
         context = RingContext(self._sheet.params, self._sheet.session) if given is None else given
         if context.params != self._sheet.params:

@@ -93,7 +93,7 @@ class ModelSession:
         check(sheet, name, signing_key.public_key().public_bytes_raw().hex(), rows, self._terms)
         self._link = Link.of([c * sheet.scale**-k for k, c in enumerate(sheet.link)])
         self._shared: Any = shared or Alone()
-        self._next, self._asked = 0, list[str]()
+        self._next, self._asked, self._is_over = 0, list[str](), False
         self._chunks: list[Any] = []
         self._keys: KeySession | None = None
         self._forget()
@@ -111,10 +111,12 @@ class ModelSession:
         """Once; keys: this party's; the joint seed, which is theirs, 32 bytes.
 
         Raises:
-            PolicyError: a second time, or the sheet packs rows for another ring.
+            PolicyError: a second time, other keys than the run's, or the sheet packs rows for
+                another ring.
         """
-        if self._keys is not None:
+        if self._keys is not None or self._is_over:
             raise PolicyError("this session has its keys; others would answer rounds again")
+        self._terms.check_keys(keys)
         if keys.context.params.num_slots != self._sheet.columns.num_slots:
             raise PolicyError("the sheet of this run is refused: slots of another ring")
         self._seed, self._keys = keys.seed, keys
@@ -230,7 +232,7 @@ class ModelSession:
         """The round's label; from here on it is over, whatever comes of it."""
         sheet, context = self._sheet, self._held.context
         first, last = (self._next - 1, self._next) if again else (self._next, sheet.rounds)
-        if type(t) is not int or not max(0, first) <= t < last:
+        if self._is_over or type(t) is not int or not max(0, first) <= t < last:
             raise PolicyError(f"round {t!r} is over or none: {first} to {last - 1} are")
         if self._loaded is None:
             raise PolicyError("not all evaluation keys are here yet")
@@ -272,7 +274,7 @@ class ModelSession:
                 malformed.
         """
         keys = self._held
-        lock, words = self._pads.lock(asked_for(step, asked, keys.missing), keys.missing)
+        lock, words = self._pads.lock(asked_for(step, asked, keys.covering), keys.missing)
         reply = answers.refresh(keys.context, keys.trace_shares, maps, step, asked)
         low, n = keys.context.primes[:REFRESH_TOWERS], keys.context.params.ring_dim
         blobs = list(reply.blobs)
@@ -315,7 +317,7 @@ class ModelSession:
 
     def erase(self) -> None:
         """Forget rows, noise, pads and keys; nothing leaves any more."""
-        self._next = self._sheet.rounds
+        self._next, self._is_over = self._sheet.rounds, True
         self._forget()
         self._chunks = []
         if self._keys is not None:
@@ -332,7 +334,8 @@ class ModelSession:
         sheet, columns = self._sheet, self._sheet.columns
         rows, targets, shard = self._rows_and_targets()
         weight = shard.weight if counts is None else shard.weight * counts
-        known = known_slopes(sheet, t, targets, shard.offset)
+        offset = shard.offset if "offset" in sheet.terms else np.zeros(1)
+        known = known_slopes(sheet, t, targets, offset)
         slopes = weight.reshape(-1, *(1,) * (targets.ndim - 1)) * known
         own = self._added(rows, slopes) + sum(sheet.rows) * self._drawn()[t]
         leading = self._link.factors.leading
@@ -480,7 +483,7 @@ def check(sheet: ModelSheet, name: str, key: str, rows: Any, terms: Terms) -> No
         ("link", lambda: all(map(math.isfinite, (*sheet.link, sheet.gamma, sheet.unit)))),
         ("scales", lambda: all(0 < s < math.inf for s in (sheet.scale, sheet.radius, sheet.bound))),
         ("batches", lambda: type(sheet.batches) is int and sheet.batches > 0),
-        ("lost", lambda: 0 <= sheet.lost <= parties - max(2, terms.colluders + 1)),
+        ("lost", lambda: 0 <= sheet.lost <= max(0, parties - max(2, terms.colluders + 1))),
     ]
     if sheet.law:
         floors += [

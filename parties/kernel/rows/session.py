@@ -60,11 +60,13 @@ class RowsSession:
         array after the other; 0 where it is empty.
 
         Raises:
-            PolicyError: a second time. MessageError: a row stands in two slots, or in none.
+            PolicyError: a second time, or under other keys than the run's. MessageError: a row
+                stands in two slots, or in none.
         """
         if self.is_over:
             raise PolicyError("this session has encrypted its rows; again, they would have others")
         sheet = self._sheet
+        self._terms.check_keys(keys)
         self.check_places(places, keys.context.num_slots)
         key = keys.public_key()
         self.is_over = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pkgutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -46,13 +47,24 @@ KINDS: Mapping[str, type[RowFunction]] = {
 }
 
 
+_STUDY = "parties.kernel.sums.study."
+LATE: Mapping[str, str] = {
+    "description": f"{_STUDY}described:Described",
+    "lifetimes": f"{_STUDY}lifetimes:Lifetimes",
+    "risk-sets": f"{_STUDY}hazards:RiskSets",
+    "cox-rows": f"{_STUDY}hazards:CoxRows",
+}
+"""Those that are loaded when a sheet names one."""
+
+
 def row_function(given: Mapping[str, Any]) -> RowFunction:
     """The one that fields describe.
 
     Raises:
         ParameterError: there is none of that kind, or a field is out of range.
     """
-    kind = KINDS.get(str(given.get("kind")))
+    name = str(given.get("kind"))
+    kind = pkgutil.resolve_name(LATE[name]) if name in LATE else KINDS.get(name)
     if kind is None:
         raise ParameterError(f"row function {given.get('kind')!r} is not known")
     return made(kind, given)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from parties.kernel.integers.exact import Exact
 from parties.kernel.private import Terms, kept_like, opened, terms_of
-from parties.kernel.sheet import SLACK, Floor, hold
+from parties.kernel.sheet import LEAST_UNITS, SLACK, Floor, hold, longest
 from parties.kernel.sums.aggregate_share import AggregateShare, Masked
 from parties.kernel.sums.row_function import Contributor, Own
 from parties.kernel.sums.row_functions import row_function
@@ -58,13 +58,18 @@ class SumsSession:
             parties=len(sheet.roster),
         )
         weight = sheet.weights[list(dict(sheet.roster)).index(name)]
-        own = Own(name=name, weight=weight, norm=sheet.norm, randomness=randomness)
-        function = row_function(sheet.row_function)
-        self._most = {r.query: function.most(r.query) * weight for r in sheet.rounds}
-        adds = own_code(rows, randomness) if own_code else function.of(opened(rows), own)
-        self._adds = kept_like(rows, adds)
+        self._own = Own(name=name, weight=weight, norm=sheet.norm, randomness=randomness)
+        self._function = row_function(sheet.row_function)
+        self._most = {r.query: self._function.most(r.query) * weight for r in sheet.rounds}
+        held = getattr(self._function, "row_scale", math.inf)
+        if held * SLACK < longest(rows):
+            raise PolicyError(f"the sheet of this run is refused: rows are longer than {held}")
+        self._rows = rows
+        # A sheet's row function looks at rows once everybody has signed that sheet.
+        own_part = own_code(rows, randomness) if own_code else None
+        self._adds: Contributor | None = own_part and kept_like(rows, own_part)
         self._share: AggregateShare | None = None
-        self._next = 0
+        self._next, self._is_over = 0, False
 
     @property
     def begun(self) -> bool:
@@ -79,9 +84,11 @@ class SumsSession:
 
     def begin(self, seeds: Mapping[str, str]) -> bytes:
         """Make the secret, once; the joint seed, 32 bytes; seeds: see `KeySession.begin`."""
-        if self._share is not None:
+        if self._share is not None or self._is_over:
             raise PolicyError("this session has its secret; another would answer rounds again")
         seed = self._terms.joint_seed(seeds)
+        if self._adds is None:
+            self._adds = kept_like(self._rows, self._function.of(opened(self._rows), self._own))
         self._share = AggregateShare(
             self._params,
             name=self._name,
@@ -107,7 +114,8 @@ class SumsSession:
         Raises:
             PolicyError: the round is over, or none. MessageError: the point is not of this run.
         """
-        secret, rounds = self._secret, self._sheet.rounds
+        secret, rounds, adds = self._secret, self._sheet.rounds, self._adds
+        assert adds is not None  # noqa: S101 (made with the secret)
         if type(t) is not int or not self._next <= t < len(rounds):
             raise PolicyError(f"round {t!r} is over or none: {self._next} to {len(rounds) - 1} are")
         point = np.array(point, np.float64)
@@ -115,7 +123,7 @@ class SumsSession:
             raise MessageError("the point of a round is not finite, or of another length")
         self._next = t + 1  # whatever comes: fresh noise on a second request is a second release
         self._terms.spend()
-        units = self._noisy(t, self._adds.exact(rounds[t].query, t, point))
+        units = self._noisy(t, adds.exact(rounds[t].query, t, point))
         # Noise beyond its tail is cut off at the range: a refusal would tell of the value.
         largest = self._params.max_units
         return secret.encrypt(t, np.clip(units, -largest, largest))
@@ -126,8 +134,8 @@ class SumsSession:
             raise PolicyError("the secret of secure aggregation is held in memory only")
 
     def erase(self) -> None:
-        """Forget the secret; nothing leaves any more."""
-        self._next = len(self._sheet.rounds)
+        """Forget the secret; nothing leaves any more, and none is made."""
+        self._next, self._is_over = len(self._sheet.rounds), True
         if self._share is not None:
             self._share.erase()
 
@@ -164,9 +172,14 @@ def check(sheet: SumsSheet, name: str, key: str, terms: Terms) -> None:
         ("norm", lambda: sheet.norm == NORMS.get(sheet.law, sheet.norm) and sheet.norm in (1, 2)),
     ]
     if sheet.law:
+        least = LEAST_UNITS if sheet.law == "gaussian" else 1
         floors += [
             ("law", lambda: sheet.law in NORMS and (booked or (sheet.law,))[0] == sheet.law),
-            ("units: no noise", lambda: all(type(r.units) is int and r.units > 0 for r in rounds)),
+            (
+                "units: no noise",
+                lambda: all(type(r.units) is int and r.units >= least for r in rounds),
+            ),
             ("noise: too little", lambda: booked is None or sheet.cost() <= booked[1] * SLACK),
         ]
-    hold("this run", sheet, name, key, terms, floors)
+    # A sum less the colluders' parts is the part of one owner, if there is one beside them.
+    hold("this run", sheet, name, key, terms, floors, others=2)

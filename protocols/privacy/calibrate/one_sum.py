@@ -58,7 +58,14 @@ def plan_sum(
     )
     return GradientPlan(
         **wanted.common(figures, promise),
-        cipher=cipher_of(figures, split, noise_of("gaussian"), scales, task.norm_bound(task.kind)),
+        cipher=cipher_of(
+            figures,
+            split,
+            noise_of("gaussian"),
+            scales,
+            task.norm_bound(task.kind),
+            task.precision,
+        ),
         objective=task.to_dict(),
         update=GradientDescent(rounds=1, learning_rate=1.0).to_dict(),
         length=size,

@@ -404,10 +404,14 @@ def cipher_of(
     mechanism: Noise,
     scales: tuple[float, ...],
     largest: float,
+    precision: float = PRECISION,
 ) -> AggregateParameters:
-    """Of sums to which a party contributes at most `largest`, without its noise."""
+    """Of sums to which a party contributes at most `largest`, without its noise.
+
+    precision: of a sum without noise, over `largest`.
+    """
     noise = NOISE_TAIL * max(scales, default=0.0)
-    precision = PRECISION * largest
+    precision *= largest
     if scales:
         shares = (mechanism.scale_of_share(scale, split) for scale in scales)
         unit = min(NoiseGrid.for_scale(share).unit for share in shares)

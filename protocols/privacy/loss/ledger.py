@@ -77,7 +77,7 @@ class Ledger:
         additive_delta: float = 0.0,
         identifier: str = "",
     ) -> str:
-        """Count a run as spent, before it starts; once, however often it is asked.
+        """Count a run, before it starts; once, however often it is asked before `spend`.
 
         Args:
             dataset: digest of the data set.
@@ -121,6 +121,19 @@ class Ledger:
             self._append(lines, entry)
         return name
 
+    def spend(self, identifier: str) -> None:
+        """Note that something of a reserved run may leave from here on; once.
+
+        Raises:
+            PrivacyError: no such open run, or it was noted before.
+        """
+        with self._locked():
+            lines = self._lines()
+            run = _runs(lines).get(identifier)
+            if run is None or run["closed"] or run["spent"]:
+                raise PrivacyError(f"spend: {identifier} is not an open, unspent run")
+            self._append(lines, {"kind": "spend", "id": identifier})
+
     def commit(self, identifier: str) -> None:
         """Note that a reserved run has ended; it stays spent.
 
@@ -130,10 +143,10 @@ class Ledger:
         self._close("commit", identifier)
 
     def rollback(self, identifier: str) -> None:
-        """Take a reserved run back. Right only if nothing of it has been released.
+        """Take a reserved run back.
 
         Raises:
-            PrivacyError: no such open run, or the file is damaged.
+            PrivacyError: no such open run, it is spent, or the file is damaged.
         """
         self._close("rollback", identifier)
 
@@ -183,7 +196,7 @@ class Ledger:
         with self._locked():
             lines = self._lines()
             run = _runs(lines).get(identifier)
-            if run is None or run["closed"]:
+            if run is None or run["closed"] or (kind == "rollback" and run["spent"]):
                 raise PrivacyError(f"{kind}: {identifier} is not an open run of this ledger")
             self._append(lines, {"kind": kind, "id": identifier})
 
@@ -243,8 +256,8 @@ def _digest(line: str) -> str:
 
 
 def _check_same(run: Mapping[str, Any], entry: Mapping[str, Any]) -> None:
-    """Refuse to reserve under the name of a run that is over, or another one."""
-    if run["closed"] or any(run[key] != value for key, value in entry.items()):
+    """Refuse to reserve under the name of a run that is spent or over, or another one."""
+    if run["spent"] or run["closed"] or any(run[key] != value for key, value in entry.items()):
         raise PrivacyError(f"{entry['id']} names another run of this ledger")
 
 
@@ -254,9 +267,10 @@ def _runs(lines: Sequence[str]) -> dict[str, dict[str, Any]]:
     for line in lines:
         entry = json.loads(line)
         if entry["kind"] == "reserve":
-            runs[entry["id"]] = {**entry, "closed": False}
-        elif entry["kind"] == "commit":
-            runs[entry["id"]]["closed"] = True
+            runs[entry["id"]] = {**entry, "spent": False, "closed": False}
+        elif entry["kind"] in ("spend", "commit"):
+            runs[entry["id"]]["spent"] = True
+            runs[entry["id"]]["closed"] |= entry["kind"] == "commit"
         else:
             del runs[entry["id"]]
     return runs

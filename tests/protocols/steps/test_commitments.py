@@ -22,8 +22,9 @@ from protocols.ckks import residues as rns
 from protocols.errors import CohortError, PolicyError, ProtocolError
 from protocols.exchange.messages import Body, new_signing_key, public_bytes
 from protocols.exchange.signed_values import SignedValue
-from protocols.steps import commitments
-from protocols.steps.confirmed import CONFIRM, KEYS, ROWS, Opening, Phase, Terms
+from protocols.steps import commitments, endorsed
+from protocols.steps.confirmed import Phase, Terms
+from protocols.steps.endorsed import CONFIRM, KEYS, ROWS, Endorsed
 from tests.support import exact
 from tests.support.helpers import Session, half_of, log2_error, party_names
 from tests.support.sessions import (
@@ -348,18 +349,20 @@ def test_two_sets_of_commitments_are_refused(
         others = {**body.meta["others"], COLLUDER: list(second().digests[1:])}
         return Body({"others": others}, (*body.blobs[:2], second().blobs[0]))
 
-    honest = {name: getattr(Terms, name) for name in ("check", "check_endorsements")}
+    looked: list[tuple[Any, str]] = [(Terms, "check")]
+    looked += [(module, "check_endorsements") for module in (commitments, endorsed)]
+    honest = [(owner, name, getattr(owner, name)) for owner, name in looked]
     steps: list[str] = []
 
     def meet(ask: Any) -> Any:
         # The coordinator looks away; the parties do not.
         steps.append(ask.step)
-        for name, check in honest.items():
+        for owner, name, check in honest:
             if ask.step == CHECKED[phase]:
-                monkeypatch.setattr(Terms, name, check)
+                monkeypatch.setattr(owner, name, check)
         replies = yield ask
-        for name in honest:
-            monkeypatch.setattr(Terms, name, lambda *arguments: None)
+        for owner, name, _ in honest:
+            monkeypatch.setattr(owner, name, lambda *arguments: None)
         return replies
 
     def deviate(exchange: Any) -> Any:
@@ -385,7 +388,7 @@ class Trio:
         self.keys = {name: new_signing_key() for name in party_names(3)}
         roster = {name: public_bytes(key) for name, key in self.keys.items()}
         self.terms = Terms(phase, seed, roster)
-        self.openings = {n: Opening(self.terms, n, k) for n, k in self.keys.items()}
+        self.openings = {n: Endorsed(self.terms, n, k) for n, k in self.keys.items()}
         self.commitments = {
             name: opening.commit(Body({"own": name}, (name.encode(), b"same")))
             for name, opening in self.openings.items()

@@ -12,6 +12,7 @@ import pytest
 from dp_accounting.pld import pld_privacy_accountant
 
 from parties.agent.manifest import describe_plan
+from parties.kernel.sums.study.described import Described
 from parties.policy import Policy
 from protocols.errors import ParameterError, PolicyError, PrivacyError
 from protocols.plan.kinds import plan_from_dict
@@ -21,6 +22,7 @@ from protocols.privacy.calibrate.one_sum import plan_sum
 from protocols.privacy.certificates.mechanism import Mechanism
 from protocols.statistics.evaluation.objective import EvaluationObjective
 from protocols.statistics.inference.objective import InformationObjective, ProductsObjective
+from protocols.statistics.study.objectives import DescriptionObjective
 from protocols.sums.missing_cells import MissingObjective
 from protocols.sums.objectives import MomentObjective, objective_from_dict
 from protocols.sums.one_sum import OneSum
@@ -36,6 +38,7 @@ LABEL = EvaluationObjective(
     exact=False,
     row_norm=BOUND,
 )
+DESCRIBED = Described(columns=((0, 1, 2, 4), (1, 2, -1, 0), (D, 2, -1, 0)), groups=(0, 3))
 SUMS: dict[str, OneSum] = {
     "evaluation": LABEL,
     "sites": replace(LABEL, sites=("a",)),
@@ -49,6 +52,10 @@ SUMS: dict[str, OneSum] = {
         model="poisson", theta=(0.4, -2.0, 1.0, 0.3), row_norm=BOUND, epsilon_in_all=2.0
     ),
     "products": ProductsObjective(row_norm=BOUND, outputs=1, epsilon_in_all=2.0),
+    "description": DescriptionObjective(adds=DESCRIBED, exact=False),
+    "description of sites": DescriptionObjective(
+        adds=replace(DESCRIBED, sites=("a",)), exact=False
+    ),
     "missing": MissingObjective(columns=D - 1, exact=False),
     "moment": MomentObjective(row_norm=BOUND, epsilon_in_all=2.0),
 }

@@ -1,0 +1,1 @@
+"""A clinical study from its first table to its last figure, by secure sums."""

@@ -1,0 +1,489 @@
+"""A Cox model over the rows of several parties, by a few secure sums.
+
+Newton's method from 0, one sum a step; then one sum of each row's residuals. Numbers of a schema
+enter over half their range, and come back in their own units; of a column's categories the first is
+the reference, and so are rows of none that is listed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import chi2, norm
+
+from ciphercohort.after.sums import SumSeries
+from ciphercohort.results.exact_sums import exact_fields
+from ciphercohort.results.result import Array
+from ciphercohort.study.pictures import forest_picture, survival_picture
+from ciphercohort.study.stays import OTHER, Stays
+from ciphercohort.study.tables import PaperTable, documents, number, p_value
+from parties.kernel.integers import symmetric
+from parties.kernel.sums.study.hazards import CoxRows, RiskSets
+from parties.reader.schema import CategoricalColumn, NumericColumn
+from protocols.errors import ParameterError
+from protocols.statistics.evaluation.figures import LEAST
+from protocols.statistics.study.cox import (
+    CONVERGED,
+    RiskSums,
+    concordance,
+    independent,
+    proportional,
+    step,
+)
+from protocols.statistics.study.curves import LEVEL
+from protocols.statistics.study.objectives import CoxRowsObjective, RiskSetsObjective
+from protocols.sums.plan import GradientPlan
+
+MOST_ROUNDS = 30
+LONGEST = 80_000
+"""Values of a sum, which a message's header takes."""
+FEWEST_BINS = 50
+SCORES = 512
+"""Bins of scores for the concordance, if a sum has room for them."""
+SEPARATED = 1e-3
+"""Of a column's information at 0: all events that it touches are fitted to the end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Covariates:
+    """Features of the schema that are fitted.
+
+    names, places; scale: half a number's range, 1 of a category; groups: places among the
+    covariates and names of each column's categories.
+    """
+
+    names: tuple[str, ...]
+    places: tuple[int, ...]
+    scale: Array
+    groups: dict[str, tuple[tuple[int, ...], tuple[str, ...]]]
+    columns: int
+
+    @classmethod
+    def of(cls, stays: Stays, strata: str | None) -> Covariates:
+        """All but the strata."""
+        names, places, scale, groups = list[str](), list[int](), list[float](), {}
+        place = columns = 0
+        for column in stays.schema.columns:
+            features = [*enumerate(column.features, place)]
+            place += len(features)
+            if column.name == strata:
+                continue
+            columns += 1 + (isinstance(column, NumericColumn) and column.missing == "indicator")
+            if isinstance(column, CategoricalColumn):
+                own = tuple(range(len(names), len(names) + len(features) - 1))
+                groups[column.name] = own, tuple(n.partition("=")[2] for n in column.features)
+                features = features[1:]
+            numeric = isinstance(column, NumericColumn)
+            for k, (where, name) in enumerate(features):
+                names.append(name)
+                places.append(where)
+                scale.append((column.high - column.low) / 2 if numeric and not k else 1.0)  # type: ignore[union-attr]
+        if not names:
+            raise ParameterError("no covariate is left: a Cox model needs one column or more")
+        return cls(
+            names=tuple(names),
+            places=tuple(places),
+            scale=np.array(scale),
+            groups=groups,
+            columns=columns,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cox:
+    """A table of hazard ratios in the data's own units.
+
+    coef, se, robust_se, square, ph_p: shape (covariates,), NaN of those that others determine;
+    square, ph_p: of the test of proportional hazards; global_test: of all together; likelihood: at
+    0 and at the maximum; concordance: NaN with late entries; hazard: cumulative at the covariates'
+    means, by stratum; adjusted: mean survival were the factor each of its levels.
+    """
+
+    stays: Stays
+    names: tuple[str, ...]
+    coef: Array
+    se: Array
+    robust_se: Array
+    square: Array
+    ph_p: Array
+    global_test: tuple[float, float]
+    likelihood: tuple[float, float]
+    concordance: float
+    means: Array
+    hazard: dict[str, Array]
+    deaths: Array
+    factor: str | None
+    adjusted: dict[str, Array]
+    strata: str | None
+    num_rows: int
+    plans: tuple[GradientPlan, ...] = field(repr=False)
+    least: int = LEAST
+    notes: tuple[str, ...] = ()
+
+    @property
+    def events(self) -> float:
+        """Of all strata."""
+        return float(self.deaths.sum())
+
+    def rows(self) -> list[dict[str, Any]]:
+        """name, coef, se, z, p, low, high, hazard_ratio; robust_se; the test of its hazards."""
+        found, reach = [], float(norm.ppf((1 + LEVEL) / 2))
+        for j, name in enumerate(self.names):
+            coef, se = float(self.coef[j]), float(self.se[j])
+            z = coef / se if se > 0 else math.nan
+            low, high = coef - reach * se, coef + reach * se
+            found.append(
+                {
+                    "name": name,
+                    "coef": coef,
+                    "se": se,
+                    "z": z,
+                    "p": float(2 * norm.sf(abs(z))),
+                    "low": low,
+                    "high": high,
+                    "hazard_ratio": float(np.exp(coef)),
+                    "hazard_ratio_low": float(np.exp(low)),
+                    "hazard_ratio_high": float(np.exp(high)),
+                    "robust_se": float(self.robust_se[j]),
+                    "proportional_chi2": float(self.square[j]),
+                    "proportional_p": float(self.ph_p[j]),
+                }
+            )
+        return found
+
+    def about(self) -> dict[str, Any]:
+        """What the table rests on."""
+        ratio = 2 * (self.likelihood[1] - self.likelihood[0])
+        fitted = int(np.isfinite(self.coef).sum())
+        return {
+            "model": "cox",
+            "ties": "efron",
+            "rows": self.num_rows,
+            "events": self.events,
+            "level": LEVEL,
+            "strata": self.strata,
+            "grid": self.stays.words,
+            "rounds": len(self.plans),
+            "log_likelihood": self.likelihood[1],
+            "likelihood_ratio": {
+                "chi2": ratio,
+                "freedom": fitted,
+                "p": float(chi2.sf(ratio, fitted)),
+            },
+            "concordance": self.concordance,
+            "proportional": dict(zip(("chi2", "p"), self.global_test, strict=True)),
+            "exact_sums": True,
+            "notes": list(self.notes),
+        }
+
+    def kept(self, deaths: Array) -> NDArray[np.intp]:
+        """Bins whose step is told: each of `least` events or more since the last."""
+        found, waiting = [], 0.0
+        for k, count in enumerate(deaths):
+            waiting += count
+            if waiting >= self.least:
+                found.append(k)
+                waiting = 0.0
+        return np.array(found, dtype=np.intp)
+
+    def released(self) -> dict[str, Any]:
+        """For JSON."""
+        baseline = {}
+        for (name, hazard), deaths in zip(self.hazard.items(), self.deaths, strict=True):
+            kept = self.kept(deaths)
+            baseline[name] = {
+                "time": self.stays.times[kept].tolist(),
+                "cumulative_hazard": hazard[kept].tolist(),
+            }
+        kept = self.kept(self.deaths.sum(axis=0))
+        return {
+            **exact_fields(True),
+            "inference": self.rows(),
+            "inference_about": self.about(),
+            "covariate_means": dict(zip(self.names, self.means.tolist(), strict=True)),
+            "baseline": baseline,
+            "adjusted_by": self.factor,
+            "adjusted": {
+                level: {
+                    "time": self.stays.times[kept].tolist(),
+                    "survival": survival[kept].tolist(),
+                }
+                for level, survival in self.adjusted.items()
+            },
+            "suppressed": {"below": self.least},
+            "session": self.plans[0].session,
+            "plans": [plan.digest() for plan in self.plans],
+        }
+
+    def tables(self) -> tuple[PaperTable, ...]:
+        """One row a covariate."""
+        lines = [
+            (
+                row["name"],
+                f"{number(row['hazard_ratio'])} [{number(row['hazard_ratio_low'])}, "
+                f"{number(row['hazard_ratio_high'])}]",
+                p_value(row["p"]),
+                number(row["coef"], 4),
+                number(row["se"], 4),
+                number(row["robust_se"], 4),
+                p_value(row["proportional_p"]),
+            )
+            for row in self.rows()
+        ]
+        heads = ("", "hazard ratio [95 % CI]", "p", "coef", "std err", "robust", "p proportional")
+        title = f"Cox regression of {self.num_rows:,} rows, {self.events:,.0f} events"
+        return (
+            PaperTable(
+                name="cox", title=title, heads=heads, rows=tuple(lines), notes=tuple(self._notes())
+            ),
+        )
+
+    def _notes(self) -> Iterator[str]:
+        about = self.about()
+        ratio = about["likelihood_ratio"]
+        yield (
+            f"likelihood ratio chi-squared {ratio['chi2']:.2f}, {ratio['freedom']} df, "
+            f"p {p_value(ratio['p'])}"
+        )
+        if math.isfinite(self.concordance):
+            yield f"concordance {self.concordance:.3f}"
+        yield f"proportional hazards, all covariates: p {p_value(self.global_test[1])}"
+        if self.strata:
+            yield f"stratified by {self.strata}"
+        yield f"Efron's ties; times: {self.stays.words}"
+        yield from self.notes
+
+    def documents(self) -> Iterator[tuple[str, str]]:
+        """Files by name; see `tables.documents`."""
+        rows = [row for row in self.rows() if math.isfinite(row["coef"])]
+        own = {
+            row["name"]: tuple(row[f"hazard_ratio{end}"] for end in ("", "_low", "_high"))
+            for row in rows
+        }
+        pictures = {"hazard-ratios": (forest_picture(own), "Hazard ratios with 95 % intervals")}
+        if self.adjusted:
+            kept = self.kept(self.deaths.sum(axis=0))
+            times = np.concatenate([[self.stays.low], self.stays.times[kept]])
+            drawn = {}
+            for level, survival in self.adjusted.items():
+                own_curve = np.concatenate([[1.0], survival[kept]])
+                drawn[level] = (times, own_curve, own_curve, own_curve)
+            marks = [self.stays.low, self.stays.high]
+            svg = survival_picture(drawn, marks, {}, self.stays.time)
+            words = f"Mean survival of all rows, were {self.factor} each of its levels"
+            pictures["adjusted"] = (svg, words)
+        yield from documents("Cox regression", self.tables(), pictures)
+
+
+# -- the sums -------------------------------------------------------------------------------------
+
+
+def cox_by(
+    sums: SumSeries,
+    *,
+    strata: str | None = None,
+    curves: str | None = None,
+    bins: int | None = None,
+    least: int = LEAST,
+) -> Cox:
+    """By any sums over rows of `views.by_range`.
+
+    strata: a column with categories, each with a baseline hazard of its own; curves: one that is a
+    covariate, for adjusted curves; bins: see `Stays.of`.
+
+    Raises:
+        ParameterError: a column is no such, the sum would be too long, there is no event, or there
+            is no maximum. CohortError: a sum is refused, or aborted.
+    """
+    stays = Stays.of(sums.schema, bins)
+    covariates = Covariates.of(stays, strata)
+    places, strata_names = stays.places(strata) if strata is not None else ((), ())
+    factor = _factor(covariates, curves)
+    stays = _fitting(stays, len(covariates.names), len(places) + 1, bins)
+    common: dict[str, Any] = {
+        "columns": covariates.places,
+        "bins": stays.grid.bins,
+        "recorded": stays.grid.recorded,
+        "row_norm": math.sqrt(covariates.columns),
+        "late": stays.late,
+        "strata": places,
+    }
+    plans: list[GradientPlan] = []
+    zero = np.zeros(len(covariates.names))
+
+    def ask(theta: Array) -> Array:
+        adds = RiskSets(theta=tuple(theta.tolist()), **common)
+        opened = sums.open(RiskSetsObjective(adds=adds))
+        plans.append(opened.plan)
+        return (opened.values * sums.rows).reshape(adds.shape)
+
+    start = current = RiskSums.first(ask(zero))
+    if not start.deaths.any():
+        raise ParameterError(f"event={stays.event!r}: no row has an event at its upper end")
+    kept = independent(start.information)
+    names = np.array(covariates.names)
+    for _ in range(MOST_ROUNDS):
+        gone = kept & (np.diag(current.information) < SEPARATED * np.diag(start.information))
+        if gone.any():
+            raise ParameterError(
+                f"there is no maximum: {', '.join(names[gone])} separates the events; leave it "
+                "out, or merge rare categories"
+            )
+        try:
+            theta, decrement = step(current, kept)
+        except np.linalg.LinAlgError:
+            raise ParameterError("the information is singular: leave out columns") from None
+        if decrement <= CONVERGED:
+            break
+        current = start.at(theta, ask(theta))
+    else:
+        raise ParameterError(f"Newton's method finds no maximum in {MOST_ROUNDS} steps")
+    block = np.ix_(kept, kept)
+    covariance = np.asarray(np.linalg.inv(current.information[block]), np.float64)
+    means, spread = _moments(start, stays.late)
+    adds = _residuals(current, common, means, spread, factor)
+    opened = sums.open(CoxRowsObjective(adds=adds))
+    plans.append(opened.plan)
+    outer, cells, adjusted = _parts(adds, opened.values * sums.rows)
+    robust = covariance @ outer[block] @ covariance
+    survival = np.asarray(np.cumprod(1 - _shares(start)), np.float64)
+    square, p, whole = proportional(current, covariance, kept, survival)
+    names_left = [str(name) for name in names[~kept]]
+    notes = list(sums.notes)
+    if names_left:
+        notes.append(f"left out, for the other columns determine them: {', '.join(names_left)}")
+    scale = covariates.scale
+    named = (*strata_names, OTHER) if strata_names else ("all",)
+    means_score = float(means @ theta)
+    return Cox(
+        stays=stays,
+        names=covariates.names,
+        coef=np.where(kept, theta, np.nan) / scale,
+        se=_filled(np.sqrt(np.diag(covariance)), kept) / scale,
+        robust_se=_filled(np.sqrt(np.diag(robust)), kept) / scale,
+        square=square,
+        ph_p=p,
+        global_test=whole,
+        likelihood=(start.log_likelihood, current.log_likelihood),
+        concordance=math.nan if stays.late else concordance(cells),
+        means=_in_units(stays, covariates, means),
+        hazard={
+            name: hazard * math.exp(means_score)
+            for name, hazard in zip(named, current.hazard(), strict=True)
+        },
+        deaths=current.deaths,
+        factor=curves,
+        adjusted=dict(zip(covariates.groups[curves][1], adjusted / sums.rows, strict=True))
+        if curves
+        else {},
+        strata=strata,
+        num_rows=sums.rows,
+        plans=tuple(plans),
+        least=least,
+        notes=tuple(notes),
+    )
+
+
+def _factor(covariates: Covariates, name: str | None) -> tuple[int, ...]:
+    if name is None:
+        return ()
+    if name not in covariates.groups or not covariates.groups[name][0]:
+        raise ParameterError(
+            f"curves={name!r} is no covariate with categories; these are "
+            f"{', '.join(covariates.groups) or 'none'}"
+        )
+    return covariates.groups[name][0]
+
+
+def _fitting(stays: Stays, covariates: int, strata: int, bins: int | None) -> Stays:
+    """With as many bins as a sum has room for.
+
+    Raises:
+        ParameterError: they are too few, or more were asked for.
+    """
+    each = 2 * strata * (1 + covariates + covariates * (covariates + 1) // 2)
+    room = LONGEST // each
+    if stays.grid.bins <= room:
+        return stays
+    if bins is not None or room < FEWEST_BINS:
+        raise ParameterError(
+            f"{covariates} covariates in {strata} strata and {stays.grid.bins} bins of time are "
+            f"{each * stays.grid.bins:,} values, more than {LONGEST:,}: take "
+            + (f"grid {room} or less" if room >= 2 else "fewer columns")
+        )
+    return Stays.of(stays.schema, room)
+
+
+def _moments(start: RiskSums, late: bool) -> tuple[Array, Array]:
+    """Mean and covariance of the covariates: of all rows or, with late entries, of risk sets."""
+    d = len(start.theta)
+    if late:
+        at_risk = start.sets[start.deaths > 0]
+        totals = (at_risk / at_risk[:, :1] * start.deaths[start.deaths > 0][:, None]).sum(axis=0)
+        totals = totals / start.deaths.sum()
+    else:
+        whole = start.table[0].sum(axis=(0, 1))
+        totals = whole / whole[0]
+    mean = totals[1 : d + 1]
+    return mean, symmetric.square(totals[d + 1 :]) - np.outer(mean, mean)
+
+
+def _residuals(
+    current: RiskSums,
+    common: dict[str, Any],
+    means: Array,
+    spread: Array,
+    factor: tuple[int, ...],
+) -> CoxRows:
+    """The last sum, at the last point that was asked at, whose tables are public."""
+    theta = current.theta
+    std = math.sqrt(max(float(theta @ spread @ theta), 1e-12))
+    strata, bins = current.deaths.shape
+    levels = len(factor) + 1 if factor else 0
+    room = LONGEST - symmetric.length(len(theta)) - levels * bins
+    scores = max(2, min(SCORES, room // (2 * strata * bins)))
+    tables: dict[str, Any] = {name: _table(each) for name, each in current.tables().items()}
+    return CoxRows(
+        theta=tuple(theta.tolist()),
+        hazard=_table(current.hazard()),
+        scores=(float(means @ theta), std, scores),
+        factor=factor,
+        **tables,
+        **common,
+    )
+
+
+def _table(array: Array) -> tuple[tuple[float, ...], ...]:
+    return tuple(map(tuple, array.tolist()))
+
+
+def _parts(adds: CoxRows, values: Array) -> tuple[Array, Array, Array]:
+    """sum r r^T, cells of the concordance, and curves."""
+    residuals, cells, curves = adds.shapes
+    ends = np.cumsum([residuals, math.prod(cells)])
+    outer, counts, survival = np.split(values, ends)
+    return symmetric.square(outer), np.rint(counts.reshape(cells)), survival.reshape(curves)
+
+
+def _shares(start: RiskSums) -> Array:
+    """Events over rows at risk by bin, of all strata."""
+    deaths, at_risk = start.deaths.sum(axis=0), start.sets[..., 0].sum(axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(deaths > 0, np.clip(deaths / at_risk, 0.0, 1.0), 0.0)
+
+
+def _filled(values: Array, kept: NDArray[np.bool_]) -> Array:
+    found = np.full(len(kept), np.nan)
+    found[kept] = values
+    return found
+
+
+def _in_units(stays: Stays, covariates: Covariates, means: Array) -> Array:
+    """Of scaled covariates, in the data's own units."""
+    shift = stays.schema.affine()[0][list(covariates.places)]
+    return np.asarray(shift + means * covariates.scale)

@@ -1,0 +1,397 @@
+"""A descriptive table, "Table 1": of all rows, by group and by site, from one secure sum."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
+
+from ciphercohort.after.sums import Opened, SumSeries
+from ciphercohort.results.exact_sums import exact_fields
+from ciphercohort.results.result import Array
+from ciphercohort.study.pictures import panels
+from ciphercohort.study.tables import INDENT, PaperTable, documents, number
+from parties.kernel.sums.study.described import Described
+from parties.reader.schema import (
+    Column,
+    NumericColumn,
+    Schema,
+    Targets,
+)
+from protocols.errors import ParameterError
+from protocols.exchange.documents import shown as quoted
+from protocols.exchange.documents import suggest
+from protocols.statistics.evaluation.figures import LEAST
+from protocols.statistics.study.description import (
+    category_difference,
+    hidden,
+    numeric_difference,
+    numeric_figures,
+    shown_counts,
+)
+from protocols.statistics.study.objectives import DescriptionObjective
+
+BINS, PRIVATE_BINS = 200, 20
+"""Exact counts cost bytes; each noisy one adds to the error of quantiles."""
+ALL, NONE, ELSEWHERE = "all", "(none)", "(other sites)"
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A column of the table; categories: empty of a numeric one; places: see `Described`."""
+
+    name: str
+    categories: tuple[str, ...]
+    low: float
+    high: float
+    places: tuple[int, int, int, int]
+
+    @property
+    def cells(self) -> int:
+        """Values of a group."""
+        bins = self.places[3]
+        return bins + 3 if bins else len(self.categories) + 1
+
+
+def variables(schema: Schema, bins: int) -> list[Variable]:
+    """Of a schema as `views.cells_schema` gives it: its columns, then its outcome."""
+    found, place = list[Variable](), 0
+    for column in schema.columns:
+        missing = place + len(column.features) - 1 if column.missing == "indicator" else -1
+        found.append(_variable(column, place, missing, bins))
+        place += len(column.features)
+    place += 1  # the bias
+    outcome = schema.label
+    if isinstance(outcome, Targets):
+        for k, column in enumerate(outcome.columns):
+            found.append(_variable(column, place + k, -1, bins))
+    else:
+        names = outcome.values
+        found.append(Variable(outcome.name, names, 0.0, 1.0, (place, len(names), -1, 0)))
+    return found
+
+
+def _variable(column: Column, place: int, missing: int, bins: int) -> Variable:
+    if isinstance(column, NumericColumn):
+        spec = (place, 1, missing, bins)
+        return Variable(column.name, (), column.low, column.high, spec)
+    names = column.categories
+    return Variable(column.name, names, 0.0, 1.0, (place, len(names), missing, 0))
+
+
+def task_of(
+    schema: Schema, by: str | None, *, private: bool, sites: tuple[str, ...], bins: int | None
+) -> tuple[DescriptionObjective, list[Variable], tuple[str, ...]]:
+    """What is summed, the columns, and the groups' names, that of no group last.
+
+    Raises:
+        ParameterError: `by` is no column of categories.
+    """
+    columns = variables(schema, bins or (PRIVATE_BINS if private else BINS))
+    groups, places = tuple[str, ...](), tuple[int, ...]()
+    if by is not None:
+        grouping = group_of(columns, by)
+        first, count, *_ = grouping.places
+        groups, places = (*grouping.categories, NONE), tuple(range(first, first + count))
+        columns = [each for each in columns if each.name != by]
+    if not columns:
+        raise ParameterError(f"by={by!r}: no other column is left to describe")
+    adds = Described(columns=tuple(c.places for c in columns), groups=places, sites=sites)
+    return DescriptionObjective(adds=adds, exact=not private), columns, groups
+
+
+def group_of(columns: list[Variable], by: str) -> Variable:
+    """The column that groups rows.
+
+    Raises:
+        ParameterError: there is none of that name, or it is numeric.
+    """
+    for each in columns:
+        if each.name == by and each.categories:
+            return each
+    known = [each.name for each in columns if each.categories]
+    raise ParameterError(
+        f"by={by!r} is no column with categories; these are {', '.join(map(quoted, known))}"
+        f"{suggest(by, known)}"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Description:
+    """A table of columns; tables: figures by column of the table (all, groups; all, sites).
+
+    least: exact counts below it are left out; noise_std: of a count.
+    """
+
+    num_rows: int
+    by: str | None
+    groups: dict[str, dict[str, Any]]
+    sites: dict[str, dict[str, Any]]
+    differences: dict[str, float]
+    columns: tuple[Variable, ...] = field(repr=False)
+    opened: Opened = field(repr=False)
+    least: int = LEAST
+    notes: tuple[str, ...] = ()
+
+    @property
+    def private(self) -> bool:
+        """Whether there is noise."""
+        return self.opened.plan.privacy is not None
+
+    def released(self) -> dict[str, Any]:
+        """For JSON."""
+        plan, promise = self.opened.plan, self.opened.plan.privacy
+        return {
+            **exact_fields(plan.opens_exact_sums),
+            "rows": self.num_rows,
+            "by": self.by,
+            "groups": self.groups,
+            "sites": self.sites,
+            "standardised_differences": self.differences,
+            "suppressed": {"below": self.least} if not self.private else None,
+            "noise_std": self.opened.noise_std * self.num_rows,
+            "privacy": {"epsilon": promise.epsilon, "delta": promise.delta} if promise else None,
+            "session": plan.session,
+            "plan": plan.digest(),
+            "notes": list(self.notes),
+        }
+
+    def tables(self) -> tuple[PaperTable, ...]:
+        """By group, and by site where sites have consented."""
+        title = f"{self.num_rows:,} rows of {len(self.opened.plan.members)} sites"
+        group = f", by {self.by}" if self.by else ""
+        found = [self._table("table-1", title + group, self.groups, self.differences)]
+        if self.sites:
+            found.append(self._table("table-1-sites", f"{title}, by site", self.sites, {}))
+        return tuple(found)
+
+    def _table(
+        self, name: str, title: str, by: dict[str, dict[str, Any]], smd: dict[str, float]
+    ) -> PaperTable:
+        rows = [("n", *(_count(each["n"]) for each in by.values()), *[""] * bool(smd))]
+        for variable in self.columns:
+            cells = [each["columns"][variable.name] for each in by.values()]
+            difference = [number(smd[variable.name])] if smd else []
+            rows += _lines(variable, cells, difference)
+        heads = ("", *by, *["std. difference"] * bool(smd))
+        return PaperTable(
+            name=name, title=title, heads=heads, rows=tuple(rows), notes=tuple(self._notes())
+        )
+
+    def _notes(self) -> Iterator[str]:
+        yield from self.notes
+        steps = {
+            v.name: next(iter(self.groups.values()))["columns"][v.name]["step"]
+            for v in self.columns
+            if not v.categories
+        }
+        if steps:
+            told = ", ".join(f"{name} {step:.3g}" for name, step in steps.items())
+            yield f"quantiles are within one step of a public grid: {told}"
+        if self.private:
+            std = self.opened.noise_std * self.num_rows
+            yield f"privacy noise of standard deviation {std:.3g} is on every count"
+        else:
+            yield f"*: counts below {self.least}, and others that would tell these, are left out"
+
+    def documents(self) -> Iterator[tuple[str, str]]:
+        """Files by name; see `tables.documents`."""
+        svg = panels([_drawing(v, self.groups) for v in self.columns])
+        words = "Medians and quartiles, and shares of categories"
+        pictures = {"table-1": (svg, words + (f", by {self.by}" if self.by else ""))}
+        yield from documents("Description", self.tables(), pictures)
+
+
+def _lines(
+    variable: Variable, cells: list[dict[str, Any]], difference: list[str]
+) -> Iterator[tuple[str, ...]]:
+    blank = [""] * len(difference)
+    if variable.categories:
+        yield (f"{variable.name}, n (%)", *[""] * len(cells), *difference)
+        for k, name in enumerate(variable.categories):
+            yield (f"{INDENT}{name}", *(_share(each, k) for each in cells), *blank)
+    else:
+        digits = 0 if variable.high - variable.low >= 1000 else 1
+        digits = digits if variable.high - variable.low >= 10 else 2
+        yield (
+            f"{variable.name}, mean (SD)",
+            *(f"{number(c['mean'], digits)} ({number(c['sd'], digits)})" for c in cells),
+            *difference,
+        )
+        yield (
+            f"{INDENT}median [Q1, Q3]",
+            *(
+                f"{number(c['median'], digits)} [{number(c['q1'], digits)}, "
+                f"{number(c['q3'], digits)}]"
+                for c in cells
+            ),
+            *blank,
+        )
+    if any(each["missing"] != 0 for each in cells):
+        yield (f"{INDENT}missing", *(_count(each["missing"]) for each in cells), *blank)
+
+
+def _count(value: float | None) -> str:
+    return "*" if value is None else f"{value:,.0f}"
+
+
+def _share(cells: dict[str, Any], k: int) -> str:
+    value, n = cells["counts"][k], cells["n"]
+    if value is None:
+        return "*"
+    return f"{value:,.0f} ({100 * min(value / n, 1.0):.1f})" if n > 0 else "–"
+
+
+# -- from the sum ---------------------------------------------------------------------------------
+
+
+def describe_by(
+    sums: SumSeries,
+    by: str | None = None,
+    *,
+    sites: tuple[str, ...] = (),
+    bins: int | None = None,
+    least: int = LEAST,
+) -> Description:
+    """By any sums over rows of `views.cells_schema`.
+
+    by: a column with categories; sites: parties that consent to a table of their own; bins: of
+    numeric columns, for quantiles.
+
+    Raises:
+        ParameterError: `by` is no such column. CohortError: the sum is refused, or aborted.
+    """
+    private = sums.wanted.epsilon is not None
+    task, columns, groups = task_of(sums.schema, by, private=private, sites=sites, bins=bins)
+    opened = sums.open(task)
+    tables = (opened.values * sums.rows).reshape(1 + len(sites), task.adds.blocks, task.adds.cells)
+    if not private:
+        counts = np.concatenate([[True], *(_counts(variable) for variable in columns)])
+        tables[..., counts] = np.rint(tables[..., counts])
+    found, differences = _grouped(
+        columns, tables[0], groups, total=sums.rows, private=private, least=least
+    )
+    by_site: dict[str, dict[str, Any]] = {}
+    if sites:
+        whole = tables.sum(axis=1)
+        rest = whole[0] - whole[1:].sum(axis=0)
+        own = np.concatenate([whole[1:], rest[None]])
+        by_site, _ = _grouped(
+            columns, own, (*sites, ELSEWHERE), total=sums.rows, private=private, least=least
+        )
+    return Description(
+        num_rows=sums.rows,
+        by=by,
+        groups=found,
+        sites=by_site,
+        differences=differences,
+        columns=tuple(columns),
+        opened=opened,
+        least=least,
+        notes=tuple(sums.notes),
+    )
+
+
+def _counts(variable: Variable) -> NDArray[np.bool_]:
+    """Which of a column's values are counts: all but two of a numeric one."""
+    return np.arange(variable.cells) < variable.cells - (0 if variable.categories else 2)
+
+
+def _grouped(
+    columns: list[Variable],
+    table: Array,
+    groups: tuple[str, ...],
+    *,
+    total: int,
+    private: bool,
+    least: int,
+) -> tuple[dict[str, dict[str, Any]], dict[str, float]]:
+    """Figures of all rows and by group, and the groups' standardised differences.
+
+    table: shape (groups or 1, cells), the last group of rows of none of the others, which may have
+    no rows; total: N, public.
+    """
+    several = len(groups) > 1
+    if several and (private or np.rint(table[-1, 0]) <= 0):
+        groups, table = groups[:-1], table[:-1]
+    sizes = table[:, 0]
+    names = (*groups, ALL) if several else (ALL,)
+    ends = np.cumsum([1, *(v.cells for v in columns)])
+    rows = np.vstack([table, table.sum(axis=0)]) if several else table.copy()
+    rows[-1, 0] = total
+    of_sizes = hidden(sizes[None], least)[0] & (not private)
+    found: dict[str, dict[str, Any]] = {
+        name: {"n": shown_counts(rows[k, :1], of_sizes[k : k + 1], private)[0], "columns": {}}
+        for k, name in enumerate(names)
+    }
+    differences = {}
+    for variable, start, end in zip(columns, ends, ends[1:], strict=False):
+        part = table[:, start:end]
+        if variable.categories:
+            counts = part.T
+            differences[variable.name] = category_difference([row[:-1] for row in part])
+        else:
+            counts = np.stack([sizes - part[:, -3], part[:, -3]])
+            differences[variable.name] = numeric_difference(
+                [
+                    numeric_figures(row, n, variable.low, variable.high)
+                    for row, n in zip(part, sizes, strict=True)
+                ]
+            )
+        mask = hidden(counts, least) & (not private)
+        for k, name in enumerate(names):
+            cover = mask[:, k] | of_sizes[k]
+            found[name]["columns"][variable.name] = _figures(
+                variable, rows[k, start:end], float(rows[k, 0]), cover, least * (not private)
+            )
+    ordered = {name: found[name] for name in ((ALL, *groups) if several else (ALL,))}
+    return ordered, differences if several else {}
+
+
+def _figures(
+    variable: Variable, row: Array, rows: float, cover: NDArray[np.bool_], least: int
+) -> dict[str, Any]:
+    """Of one column and group.
+
+    rows: of the group; cover: counts that are not shown; least: 0 with noise.
+    """
+    private = not least
+    if private and not variable.categories and variable.places[2] < 0:
+        row = np.concatenate([row[:-3], [0.0], row[-2:]])  # the schema refuses missing values
+    if variable.categories:
+        *counts, missing = shown_counts(row, cover, private)
+        n = rows - float(row[-1])
+        return {"n": n, "missing": missing, "counts": counts, "categories": variable.categories}
+    figures: dict[str, Any] = numeric_figures(row, rows, variable.low, variable.high)
+    if not private and figures["n"] < least:
+        figures |= dict.fromkeys(("mean", "sd", "q1", "median", "q3"), math.nan)
+    counts = shown_counts(np.array([figures["n"], figures["missing"]]), cover, private)
+    return figures | dict(zip(("n", "missing"), counts, strict=True))
+
+
+def _drawing(variable: Variable, groups: dict[str, dict[str, Any]]) -> Any:
+    """Draws one panel."""
+
+    def draw(axes: Axes, colors: list[str]) -> None:
+        axes.set_title(variable.name, fontsize=10.5)
+        shown = [name for name in groups if len(groups) == 1 or name != ALL]
+        for k, name in enumerate(shown):
+            own = groups[name]["columns"][variable.name]
+            if variable.categories:
+                share = [100 * (c or 0.0) / max(own["n"] or 0.0, 1.0) for c in own["counts"]]
+                places = np.arange(len(share)) + 0.8 * (k - (len(shown) - 1) / 2) / len(shown)
+                axes.barh(places, share, height=0.7 / len(shown), color=colors[k], label=name)
+                axes.set_yticks(range(len(share)), variable.categories)
+                axes.set_xlabel("%")
+            else:
+                axes.plot([own["q1"], own["q3"]], [k, k], color=colors[k], linewidth=5, alpha=0.5)
+                axes.plot([own["median"]], [k], "o", color=colors[k], label=name)
+                axes.set_yticks(range(len(shown)), shown)
+                axes.set_ylim(-0.6, len(shown) - 0.4)
+
+    return draw

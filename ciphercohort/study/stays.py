@@ -1,0 +1,145 @@
+"""Rows of a survival analysis: who enters when, leaves when, with or without an event.
+
+A schema's targets say so, in this order: time, event and, where rows enter late, entry. An event is
+the upper end of its column's range (1 of 0 and 1); entry and time have one range.
+
+The grid of times is public. Of a range of 50 to 400 whole numbers each is a bin, for times are
+recorded in that unit; any other range has 200 bins of equal width.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from ciphercohort.results.result import Array
+from parties.kernel.sums.study.lifetimes import Grid
+from parties.reader.cells import numeric_cells
+from parties.reader.schema import CategoricalColumn, NumericColumn, Schema, Targets
+from protocols.errors import ParameterError, SchemaError
+from protocols.exchange.documents import shown, suggest
+
+FEWEST, MOST, BINS = 50, 400, 200
+OTHER = "(other)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stays:
+    """Of a schema as `views.by_range` gives it.
+
+    time, event, entry: names of columns, entry empty where rows enter at the start; low, high: of
+    times [data units].
+    """
+
+    schema: Schema
+    time: str
+    event: str
+    entry: str
+    low: float
+    high: float
+    grid: Grid
+
+    @classmethod
+    def of(cls, schema: Schema, bins: int | None = None) -> Stays:
+        """bins: of equal width; None: as the range says.
+
+        Raises:
+            SchemaError: its targets are no time, event and entry. ParameterError: bins are out of
+            range.
+        """
+        outcome = schema.label
+        if not isinstance(outcome, Targets) or len(outcome.columns) not in (2, 3):
+            raise SchemaError(
+                "a survival analysis needs a schema whose targets are time, event and, if rows "
+                "enter late, entry: cohort schema init --target TIME,EVENT"
+            )
+        time, event, *entry = outcome.columns
+        if any((each.low, each.high) != (time.low, time.high) for each in entry):
+            raise SchemaError(
+                f"entry {shown(entry[0].name)} has another range than time {shown(time.name)}, "
+                f"[{time.low:g}, {time.high:g}]: give it the same"
+            )
+        width = time.high - time.low
+        whole = time.low == int(time.low) and width == int(width)
+        recorded = bins is None and whole and FEWEST <= width <= MOST
+        return cls(
+            schema=schema,
+            time=time.name,
+            event=event.name,
+            entry=entry[0].name if entry else "",
+            low=time.low,
+            high=time.high,
+            grid=Grid(int(width) + 1 if recorded else bins or BINS, recorded),
+        )
+
+    @property
+    def late(self) -> bool:
+        """Whether rows enter late."""
+        return bool(self.entry)
+
+    @property
+    def times(self) -> Array:
+        """Ends of the bins, shape (bins,) [data units]."""
+        bins = self.grid.bins
+        if self.grid.recorded:
+            return self.low + np.arange(bins, dtype=np.float64)
+        return np.asarray(self.low + (self.high - self.low) * np.arange(1, bins + 1) / bins)
+
+    @property
+    def words(self) -> str:
+        """Of the grid."""
+        if self.grid.recorded:
+            return f"{self.time} as recorded, {self.low:g} to {self.high:g}"
+        step = (self.high - self.low) / self.grid.bins
+        return f"{self.time} in {self.grid.bins} bins of {step:.4g}"
+
+    def places(self, name: str) -> tuple[tuple[int, ...], tuple[str, ...]]:
+        """Places and names of a column's categories, its missing cells among them.
+
+        Raises:
+            ParameterError: there is no such column, or it is numeric.
+        """
+        place, known = 0, list[str]()
+        for column in self.schema.columns:
+            if isinstance(column, CategoricalColumn):
+                known.append(column.name)
+                if column.name == name:
+                    names = [each.partition("=")[2] for each in column.features]
+                    return tuple(range(place, place + len(names))), tuple(names)
+            place += len(column.features)
+        raise ParameterError(
+            f"{shown(name)} is no column with categories; these are "
+            f"{', '.join(map(shown, known)) or 'none'}{suggest(name, known)}"
+        )
+
+
+def check_exact(epsilon: float | None) -> None:
+    """Raises ParameterError: there is one, and survival has no private form."""
+    if epsilon is not None:
+        raise ParameterError(
+            f"epsilon={epsilon:g}: survival analyses take exact sums, to which every owner consents"
+            "; leave it out"
+        )
+
+
+def with_stays(schema: Schema, rows: pd.DataFrame) -> Schema:
+    """A schema that was inferred from rows, with ranges that fit its time, event and entry.
+
+    Raises:
+        SchemaError: an event is neither 0 nor 1, or a time is negative.
+    """
+    assert isinstance(schema.label, Targets)  # noqa: S101 (as it was inferred)
+    time, event, *entry = schema.label.columns
+    values = set(numeric_cells(rows[event.name])[0].tolist())
+    if not values <= {0.0, 1.0}:
+        raise SchemaError(
+            f"event {shown(event.name)} has other values than 0 and 1: derive such a column, 1 for "
+            "the event, or give a schema with its range"
+        )
+    if not min(each.low for each in (time, *entry)) >= 0:
+        raise SchemaError(f"time {shown(time.name)} or its entry is negative: correct these rows")
+    columns = [NumericColumn(each.name, 0.0, time.high) for each in (time, *entry)]
+    columns.insert(1, NumericColumn(event.name, 0.0, 1.0))
+    return replace(schema, label=Targets(columns=tuple(columns)))

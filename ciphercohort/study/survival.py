@@ -1,0 +1,239 @@
+"""Survival curves of groups, from one secure sum: Kaplan-Meier, log-rank, restricted means.
+
+What leaves is thinned: a step stands for `least` rows or more that left since the last, and a curve
+ends where fewer than `least` are at risk. Its values, and every figure, are of all times.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ciphercohort.after.sums import Opened, SumSeries
+from ciphercohort.results.exact_sums import exact_fields
+from ciphercohort.study.pictures import survival_picture
+from ciphercohort.study.stays import OTHER, Stays
+from ciphercohort.study.tables import PaperTable, documents, number, p_value
+from parties.kernel.sums.study.lifetimes import Lifetimes
+from protocols.errors import ParameterError
+from protocols.statistics.evaluation.figures import LEAST, shown
+from protocols.statistics.study.curves import LEVEL, Curve, log_rank
+from protocols.statistics.study.objectives import LifetimesObjective
+
+ALL = "all"
+COLUMNS = 6
+"""Times at which numbers at risk stand below a picture."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Survival:
+    """Curves by group; test: chi-squared, degrees of freedom and p of the log-rank test, or None.
+
+    tau: end of the restricted mean [data units]; least: exact counts below it are left out.
+    """
+
+    stays: Stays
+    curves: dict[str, Curve]
+    by: str | None
+    test: tuple[float, int, float] | None
+    tau: float
+    num_rows: int
+    opened: Opened = field(repr=False)
+    least: int = LEAST
+    notes: tuple[str, ...] = ()
+
+    @property
+    def marks(self) -> list[float]:
+        """Times of the numbers at risk."""
+        return [float(t) for t in np.linspace(self.stays.low, self.stays.high, COLUMNS)]
+
+    def at_risk(self, curve: Curve, time: float) -> float | None:
+        """Rows at risk just after a time, None where they are few."""
+        later = np.flatnonzero(curve.times > time * (1 + 1e-12))
+        count = float(curve.at_risk[later[0]]) if len(later) else 0.0
+        return shown(count, self.least)
+
+    def kept(self, curve: Curve) -> NDArray[np.intp]:
+        """Bins whose step is told."""
+        found, left, last = [], 0.0, float(curve.at_risk[0]) if len(curve.at_risk) else 0.0
+        ends = np.append(curve.at_risk[1:], 0.0)
+        for k, after in enumerate(ends):
+            left, last = left + last - after, after
+            if curve.at_risk[k] < self.least:
+                break
+            if left >= self.least and (after == 0 or after >= self.least):
+                found.append(k)
+                left = 0.0
+        return np.array(found, dtype=np.intp)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Of each group: rows, events, median and restricted mean with intervals."""
+        found = []
+        for name, curve in self.curves.items():
+            median, low, high = curve.quantile()
+            mean, error = curve.restricted_mean(self.tau)
+            count = float(curve.at_risk[0]) if not self.stays.late else None
+            found.append(
+                {
+                    "group": name,
+                    "rows": None if count is None else shown(count, self.least),
+                    "events": shown(float(curve.events.sum()), self.least),
+                    "median": median,
+                    "median_low": low,
+                    "median_high": high,
+                    "restricted_mean": mean,
+                    "restricted_mean_se": error,
+                    "tau": self.tau,
+                }
+            )
+        return found
+
+    def released(self) -> dict[str, Any]:
+        """For JSON."""
+        plan = self.opened.plan
+        curves = {}
+        for name, curve in self.curves.items():
+            kept, (low, high) = self.kept(curve), curve.band()
+            curves[name] = {
+                "time": curve.times[kept].tolist(),
+                "survival": curve.survival[kept].tolist(),
+                "low": low[kept].tolist(),
+                "high": high[kept].tolist(),
+                "at_risk": {f"{mark:g}": self.at_risk(curve, mark) for mark in self.marks},
+            }
+        test = dict(zip(("chi2", "freedom", "p"), self.test, strict=True)) if self.test else None
+        return {
+            **exact_fields(plan.opens_exact_sums),
+            "rows": self.num_rows,
+            "by": self.by,
+            "level": LEVEL,
+            "grid": self.stays.words,
+            "groups": self.rows(),
+            "log_rank": test,
+            "curves": curves,
+            "suppressed": {"below": self.least},
+            "session": plan.session,
+            "plan": plan.digest(),
+            "notes": list(self.notes),
+        }
+
+    def tables(self) -> tuple[PaperTable, ...]:
+        """One row a group."""
+        title = f"Survival of {self.num_rows:,} rows by {self.by}" if self.by else "Survival of "
+        title += "" if self.by else f"{self.num_rows:,} rows"
+        lines = [
+            (
+                row["group"],
+                _count(row["rows"], self.stays.late),
+                _count(row["events"]),
+                f"{_time(row['median'])} [{_time(row['median_low'])}, {_time(row['median_high'])}]",
+                f"{number(row['restricted_mean'])} ({number(row['restricted_mean_se'])})",
+            )
+            for row in self.rows()
+        ]
+        heads = ("group", "n", "events", "median [95 % CI]", f"mean to {self.tau:g} (SE)")
+        return (
+            PaperTable(
+                name="survival",
+                title=title,
+                heads=heads,
+                rows=tuple(lines),
+                notes=tuple(self._notes()),
+            ),
+        )
+
+    def _notes(self) -> Iterator[str]:
+        if self.test:
+            square, freedom, p = self.test
+            yield f"log-rank chi-squared {square:.2f}, {freedom} df, p {p_value(p)}"
+        yield from self.notes
+        yield f"times: {self.stays.words}"
+        yield f"*: counts below {self.least} are left out, and steps of curves that fewer rows make"
+
+    def picture(self) -> str:
+        """Curves with bands, numbers at risk below."""
+        drawn = {}
+        for name, curve in self.curves.items():
+            kept, (low, high) = self.kept(curve), curve.band()
+            drawn[name] = tuple(
+                np.concatenate([[first], each[kept]])
+                for first, each in (
+                    (curve.start, curve.times),
+                    (1.0, curve.survival),
+                    (1.0, low),
+                    (1.0, high),
+                )
+            )
+        counts = {
+            name: [_count(self.at_risk(curve, mark)) for mark in self.marks]
+            for name, curve in self.curves.items()
+        }
+        return survival_picture(drawn, self.marks, counts, self.stays.time)
+
+    def documents(self) -> Iterator[tuple[str, str]]:
+        """Files by name; see `tables.documents`."""
+        words = "Survival with 95 % bands, and numbers at risk"
+        yield from documents("Survival", self.tables(), {"survival": (self.picture(), words)})
+
+
+def _count(value: float | None, unknown: bool = False) -> str:
+    return "–" if unknown else "*" if value is None else f"{value:,.0f}"
+
+
+def _time(value: float) -> str:
+    return "not reached" if math.isinf(value) else f"{value:.5g}"
+
+
+def survival_by(
+    sums: SumSeries,
+    by: str | None = None,
+    *,
+    bins: int | None = None,
+    tau: float | None = None,
+    least: int = LEAST,
+) -> Survival:
+    """By any sums over rows of `views.by_range`.
+
+    by: a column with categories; bins: see `Stays.of`; tau: end of the restricted mean, None: the
+    last time at which every group has `least` rows at risk.
+
+    Raises:
+        ParameterError: `by` is no such column, or there is no event. CohortError: the sum is
+        refused, or aborted.
+    """
+    stays = Stays.of(sums.schema, bins)
+    places, groups = stays.places(by) if by is not None else ((), ())
+    adds = Lifetimes(
+        bins=stays.grid.bins, recorded=stays.grid.recorded, late=stays.late, groups=places
+    )
+    opened = sums.open(LifetimesObjective(adds=adds, exact=True))
+    counts = np.rint(opened.values * sums.rows).reshape(adds.shape)
+    if not counts[..., 1].any():
+        raise ParameterError(f"event={stays.event!r}: no row has an event at its upper end")
+    names = (*groups, OTHER if groups else ALL)
+    curves = {
+        name: Curve.of(own, stays.times, stays.low)
+        for name, own in zip(names, counts, strict=True)
+        if own.any()
+    }
+    if tau is None:
+        reached = [c.times[c.at_risk >= least] for c in curves.values()]
+        tau = min((float(each[-1]) for each in reached if len(each)), default=stays.high)
+    if not stays.low < tau <= stays.high:
+        raise ParameterError(f"tau={tau:g} is outside ({stays.low:g}, {stays.high:g}]")
+    return Survival(
+        stays=stays,
+        curves=curves,
+        by=by,
+        test=log_rank([*curves.values()]) if len(curves) > 1 else None,
+        tau=tau,
+        num_rows=sums.rows,
+        opened=opened,
+        least=least,
+        notes=tuple(sums.notes),
+    )

@@ -1,0 +1,102 @@
+"""A table for a terminal, a spreadsheet, a page and a paper."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ciphercohort.report.html import Html, fragment, page, picture, section, table, tag
+from ciphercohort.results.latex import latex, latex_words
+
+INDENT = "  "
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaperTable:
+    """A title, heads and rows of texts, and notes.
+
+    name: of its files; title, notes: sentences; the first column is to the left, and a name in it
+    that begins with INDENT belongs to the row above.
+    """
+
+    name: str
+    title: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...] = ()
+
+    def text(self) -> str:
+        """Columns, padded."""
+        lines = [self.heads, *self.rows]
+        widths = [max(len(line[k]) for line in lines) for k in range(len(self.heads))]
+        shown = [
+            "   ".join(
+                cell.ljust(width) if k == 0 else cell.rjust(width)
+                for k, (cell, width) in enumerate(zip(line, widths, strict=True))
+            )
+            for line in lines
+        ]
+        rule = "-" * max(map(len, shown))
+        notes = [f"note: {note}" for note in self.notes]
+        return "\n".join([self.title, rule, shown[0], rule, *shown[1:], rule, *notes])
+
+    def csv(self) -> str:
+        """Heads and rows."""
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows([self.heads, *self.rows])
+        return text.getvalue()
+
+    def html(self) -> Html:
+        """A part of a page."""
+        rows = [[_indented(row[0]), *row[1:]] for row in self.rows]
+        notes = fragment(*(tag("p", f"Note: {note}.") for note in self.notes))
+        return section(self.title, table(self.heads, rows), notes)
+
+    def latex(self) -> str:
+        r"""A `table` for \input; it needs booktabs."""
+        lines = [r"\begin{table}", rf"\caption{{{latex_words(self.title)}.}}"]
+        lines += [rf"\begin{{tabular}}{{l{'r' * (len(self.heads) - 1)}}}", r"\toprule"]
+        lines += [" & ".join(map(latex, self.heads)) + r" \\", r"\midrule"]
+        for name, *cells in self.rows:
+            quad = r"\quad " * name.startswith(INDENT)
+            lines.append(" & ".join([quad + latex(name.strip()), *map(latex, cells)]) + r" \\")
+        lines += [r"\bottomrule", r"\end{tabular}"]
+        lines += [rf"\par\footnotesize Note: {latex_words(note)}." for note in self.notes]
+        return "\n".join([*lines, r"\end{table}", ""])
+
+
+def _indented(name: str) -> Html:
+    return fragment("\u2003" * name.startswith(INDENT), name.strip())
+
+
+def documents(
+    title: str, tables: tuple[PaperTable, ...], pictures: dict[str, tuple[str, str]]
+) -> Iterator[tuple[str, str]]:
+    """(file name, text): every table as CSV and LaTeX, every picture, and a page of all.
+
+    pictures: (SVG, what it shows) by name.
+    """
+    for each in tables:
+        yield f"{each.name}.csv", each.csv()
+        yield f"{each.name}.tex", each.latex()
+    for name, (svg, _) in pictures.items():
+        yield f"{name}.svg", svg
+    shown = [picture(svg, words, words) for svg, words in pictures.values()]
+    head = tag("h1", title)
+    yield "report.html", page(title, [head, *(each.html() for each in tables), *shown])
+
+
+def number(value: float, digits: int = 2) -> str:
+    """Fixed digits; a dash for none."""
+    if value != value:
+        return "–"
+    return f"{value:.{digits}f}" if abs(value) < 1e6 else f"{value:.3e}"
+
+
+def p_value(value: float) -> str:
+    """As papers print it."""
+    if value != value:
+        return "–"
+    return "<0.001" if value < 0.001 else f"{value:.3f}"

@@ -1,0 +1,271 @@
+"""What a row adds to a Cox model: to the sums over risk sets, and, once fitted, its residual.
+
+`RiskSets`, at a public point theta: w (1, x, x x^T), w = e^{x theta}, to its own bin alone, and
+once more to the events of that bin if it is one. A risk set is a suffix sum over bins, so that
+nothing about a person needs an order across sites; one who enters late is taken off again at the
+bin of the entry. Ties take Efron's weights, from the sums over events.
+
+`CoxRows`, at the fitted point, with the public tables of each stratum and bin
+    a: sum of 1 / D, b: of m / D, up to and with the bin; ta, tb: of (l / n) / D and (l / n) m / D
+    over the n events of the bin, D = S_0 - (l / n) T_0 and m = (S_1 - (l / n) T_1) / D, l < n;
+    c: the mean of m,
+the score residual (Lin and Wei, 1989, with Efron's weights)
+    r = e (x - c) - w (x (a_T - a_E) - (b_T - b_E)) + e w (x ta - tb)
+of exit T, entry E and event e: r r^T; a one in the cell of stratum, bin, event and score, for the
+concordance; and the survival e^{-H w} at each bin, were its factor each of its levels.
+
+Without privacy alone: norms are those of exact sums, which need them for their range.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from math import isqrt
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr
+
+from parties.kernel.integers import symmetric
+from parties.kernel.integers.blocks import added, blocks
+from parties.kernel.integers.exact import Exact, joined
+from parties.kernel.sums.integer_sums import PartSum, row_scores
+from parties.kernel.sums.products import LARGEST_SCORE, of_each
+from parties.kernel.sums.row_function import LARGEST, Array, SumFunction, check_sizes
+from parties.kernel.sums.study.described import add, chosen
+from parties.kernel.sums.study.lifetimes import Grid, Places, check_places
+from protocols.errors import ParameterError
+
+Table = tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RiskSets(SumFunction):
+    """w (1, x, x x^T) by stratum and bin: of exits less entries, then of events.
+
+    theta: of the covariates, shape (d,); columns: their places; strata: places of the features that
+    say which stratum a row is of, one more has the rows of none; bins, recorded, late: see
+    `Lifetimes`; row_norm: B, of the covariates.
+
+    Raises:
+        ParameterError: a field is out of range.
+    """
+
+    kind = "risk-sets"
+
+    theta: tuple[float, ...]
+    columns: tuple[int, ...]
+    bins: int
+    recorded: bool
+    row_norm: float
+    late: bool = False
+    strata: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_places(columns=self.columns, strata=self.strata)
+        if not self.theta or len(self.theta) != len(self.columns):
+            raise ParameterError(
+                f"theta has {len(self.theta)} entries for {len(self.columns)} covariates"
+            )
+        if not np.abs(self.theta).max() <= LARGEST:
+            raise ParameterError(f"theta: an entry is not within {LARGEST:g}")
+        if {type(self.recorded), type(self.late)} != {bool}:
+            raise ParameterError("recorded and late are true or false")
+        check_sizes(row_norm=self.row_norm)
+        _ = self.grid
+
+    @property
+    def grid(self) -> Grid:
+        """Of times."""
+        return Grid(self.bins, self.recorded)
+
+    @property
+    def largest_score(self) -> float:
+        """Of |x theta|, entries of x within [-1, 1]."""
+        return min(float(np.abs(self.theta).sum()), LARGEST_SCORE)
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """Exits and events, strata, bins, values."""
+        d = len(self.theta)
+        return 2, len(self.strata) + 1, self.bins, 1 + d + symmetric.length(d)
+
+    def length(self, features: int) -> int:
+        """Values of all cells."""
+        return math.prod(self.shape)
+
+    @property
+    def _part(self) -> float:
+        """w |(1, x, x x^T)|."""
+        square = self.row_norm**2
+        return math.exp(self.largest_score) * math.sqrt(1 + square + square**2)
+
+    def most(self, query: str) -> float:
+        """In two cells, or three."""
+        return self._part * math.sqrt(2 + self.late)
+
+    def weights(self, x: Array) -> Array:
+        """w, of covariates, shape (rows,)."""
+        scores = row_scores(x, np.array(self.theta)[:, None])[:, 0]
+        return np.asarray(np.exp(np.clip(scores, -self.largest_score, self.largest_score)))
+
+    def exact_sum(self, x: Array, y: Array, name: str) -> Exact:
+        """Sums of integers by cell, each row's from itself alone."""
+        into, out, event = self.grid.stay(y, self.late)
+        stratum, covariates = chosen(x[:, list(self.strata)] > 0.5), x[:, list(self.columns)]
+        values = self.shape[-1]
+        total = PartSum(Fraction(self._part), 2, values, len(x))
+        room = len(x) * total.limit < 1 << 61
+        table = np.zeros(self.shape, np.int64 if room else object)
+        for rows in blocks(len(x), values):
+            own = covariates[rows]
+            w = self.weights(own)
+            parts = np.column_stack([w, own * w[:, None], of_each(own, w)])
+            whole = total.rounded(parts).astype(np.int64)
+            here, leave, enter, dies = stratum[rows], out[rows], into[rows], event[rows]
+            for kept, half, place, sign in (
+                (leave >= 0, 0, leave, 1),
+                (dies, 1, leave, 1),
+                (enter >= 0, 0, enter, -1),
+            ):
+                add(table, (half, here[kept], place[kept]), sign * whole[kept])
+        most = isqrt((2 + self.late) * total.limit**2) + 1
+        return Exact(table.ravel(), total.bits, most)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CoxRows(SumFunction):
+    """Residuals, concordance and adjusted curves; see the module.
+
+    sets: fields of the `RiskSets` at the fitted point; a, ta: shape (strata, bins); b, tb, c:
+    (strata, bins d); hazard: H, cumulative, (strata, bins); scores: (mean, std, count) of the
+    bins of x theta, as wide as normal ones would fill evenly; factor: places of a covariate's
+    features, which are set to none and to each.
+
+    Raises:
+        ParameterError: a field is out of range.
+    """
+
+    kind = "cox-rows"
+
+    theta: tuple[float, ...]
+    columns: tuple[int, ...]
+    bins: int
+    recorded: bool
+    row_norm: float
+    a: Table
+    b: Table
+    ta: Table
+    tb: Table
+    c: Table
+    hazard: Table
+    scores: tuple[float, float, int]
+    late: bool = False
+    strata: tuple[int, ...] = ()
+    factor: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_places(factor=self.factor)
+        strata, bins, d = self.sets.shape[1], self.bins, len(self.theta)
+        for name, values in (("a", 1), ("ta", 1), ("hazard", 1), ("b", d), ("tb", d), ("c", d)):
+            table = np.array(getattr(self, name), np.float64)
+            if table.shape != (strata, bins * values) or not np.abs(table).max() <= LARGEST:
+                raise ParameterError(f"{name} is no table of {strata} x {bins * values} numbers")
+        if max(self.factor, default=0) >= d:
+            raise ParameterError(f"factor={self.factor} is beyond the {d} covariates")
+        mean, std, count = self.scores
+        check_sizes(std=std)
+        if not (abs(mean) <= LARGEST and type(count) is int and 2 <= count <= 1 << 10):
+            raise ParameterError(f"scores={self.scores} are no bins")
+
+    @property
+    def sets(self) -> RiskSets:
+        """At the same point."""
+        return RiskSets(
+            theta=self.theta,
+            columns=self.columns,
+            bins=self.bins,
+            recorded=self.recorded,
+            row_norm=self.row_norm,
+            late=self.late,
+            strata=self.strata,
+        )
+
+    @property
+    def levels(self) -> int:
+        """Of the factor; 0: there is none."""
+        return len(self.factor) + 1 if self.factor else 0
+
+    @property
+    def shapes(self) -> tuple[int, tuple[int, int, int, int], tuple[int, int]]:
+        """Values of r r^T; cells of stratum, bin, event and score; curves by level and bin."""
+        cells = (self.sets.shape[1], self.bins, 2, self.scores[2])
+        return symmetric.length(len(self.theta)), cells, (self.levels, self.bins)
+
+    def length(self, features: int) -> int:
+        """Of all three."""
+        return sum(math.prod(np.atleast_1d(shape).tolist()) for shape in self.shapes)
+
+    @property
+    def _residual(self) -> float:
+        """Bound on |r|^2, for |x| and all means within B."""
+        hazard = (np.abs(self.a).max() + np.abs(self.ta).max()) * math.exp(self.sets.largest_score)
+        return float((2 * self.row_norm * (1 + hazard)) ** 2)
+
+    def most(self, query: str) -> float:
+        """Of r r^T, a count and survivals."""
+        return math.hypot(self._residual, 1.0, math.sqrt(self.levels * self.bins))
+
+    def exact_sum(self, x: Array, y: Array, name: str) -> Exact:
+        """The three tables, of one party's rows."""
+        sets, (residuals, cells, curves) = self.sets, self.shapes
+        into, out, event = sets.grid.stay(y, self.late)
+        stratum, x = chosen(x[:, list(self.strata)] > 0.5), x[:, list(self.columns)]
+        w, counted = sets.weights(x), out >= 0
+
+        def outer(rows: slice) -> Array:
+            own = self._score(x[rows], w[rows], into[rows], out[rows], stratum[rows], event[rows])
+            return of_each(own, counted[rows].astype(float))
+
+        def survival(rows: slice) -> Array:
+            own = w[rows] * np.exp(-(x[rows][:, list(self.factor)] @ self._effects))
+            risks = [own * math.exp(shift) for shift in (0.0, *self._effects)]
+            hazard = np.array(self.hazard)[stratum[rows]]
+            found = np.exp(-hazard[:, None] * np.stack(risks, axis=1)[:, :, None])
+            return np.asarray(found.reshape(len(own), -1) * counted[rows][:, None])
+
+        table = np.zeros(cells, np.int64)
+        mean, std, count = self.scores
+        score = np.minimum(ndtr((np.log(w) - mean) / std) * count, count - 1).astype(np.intp)
+        own = (stratum, out, event.astype(np.intp), score)
+        add(table, tuple(each[counted] for each in own), 1)
+        found = [
+            Exact(*added(outer, len(x), residuals, self._residual)),
+            Exact(table.ravel(), 0),
+        ]
+        if self.levels:
+            found.append(Exact(*added(survival, len(x), math.prod(curves), 1.0)))
+        return joined(*found)
+
+    @property
+    def _effects(self) -> Array:
+        return np.array(self.theta)[list(self.factor)]
+
+    def _score(
+        self, x: Array, w: Array, into: Places, out: Places, stratum: Places, event: Any
+    ) -> Array:
+        """r of some rows, shape (rows, d)."""
+
+        def at(table: Table, bins: Places) -> Array:
+            """Of a bin, 0 before the first."""
+            strata = self.sets.shape[1]
+            values = np.array(table).reshape(strata, self.bins, -1)
+            return np.asarray(values[stratum, bins] * (bins >= 0)[:, None])
+
+        a = at(self.a, out) - at(self.a, into)
+        b = at(self.b, out) - at(self.b, into)
+        dies, w = event[:, None].astype(float), w[:, None]
+        tied = x * at(self.ta, out) - at(self.tb, out)
+        return np.asarray(dies * (x - at(self.c, out)) - w * (x * a - b) + dies * w * tied)

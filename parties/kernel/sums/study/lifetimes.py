@@ -1,0 +1,140 @@
+"""What a row adds to life tables: a one in the cell of its group, its time and whether it died.
+
+Times are on a public grid of K bins over the range of their column. Of a recorded unit (days, say)
+bin k is the k-th value of it; else bin k holds times from k to k + 1 widths, the end included. A
+row enters at the start, or late, at its time of entry: it is at risk in the bins after `Grid.entry`
+and up to `Grid.exit`. One whose entry is not before its exit counts nowhere.
+
+A row is one count, or two with an entry, each in one of many cells: norm 1 or sqrt(2), and rows are
+sqrt(2) times that apart at most.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from parties.kernel.integers.exact import Exact
+from parties.kernel.sums.row_function import Array, SumFunction
+from parties.kernel.sums.study.described import add, chosen
+from protocols.errors import ParameterError
+
+BIGGEST = 1 << 12
+"""Of bins."""
+NEAR = 1e-9
+"""Of a bin's width: a time so little beyond its end belongs to it, for times are rounded."""
+Places = NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """bins: K; recorded: each is a value of the recorded unit, 0 to K - 1."""
+
+    bins: int
+    recorded: bool
+
+    def __post_init__(self) -> None:
+        if type(self.bins) is not int or not 2 <= self.bins <= BIGGEST:
+            raise ParameterError(f"bins={self.bins} is no whole number from 2 to {BIGGEST}")
+
+    def exit(self, time: Array) -> Places:
+        """Last bin at risk, of times on [0, 1] of the range."""
+        if self.recorded:
+            return np.rint(time * (self.bins - 1)).astype(np.intp)
+        return np.clip(np.ceil(time * self.bins - NEAR) - 1, 0, self.bins - 1).astype(np.intp)
+
+    def entry(self, time: Array) -> Places:
+        """Last bin not yet at risk; -1: none."""
+        if self.recorded:
+            return self.exit(time)
+        return (np.floor(time * self.bins + NEAR) - 1).astype(np.intp)
+
+    def stay(self, y: Array, late: bool) -> tuple[Places, Places, NDArray[np.bool_]]:
+        """Entry, exit and whether there was an event; of rows that count nowhere exit is -1.
+
+        y: time, event and, if late, entry, each on [0, 1] of its range, shape (rows, 2 or 3).
+
+        Raises:
+            ParameterError: outcomes of another shape.
+        """
+        if y.shape[1:] != (2 + late,):
+            raise ParameterError(
+                f"outcomes of shape {y.shape[1:]} are not the {2 + late} of a stay"
+            )
+        out, event = self.exit(y[:, 0]), y[:, 1] > 0.5
+        into = self.entry(y[:, 2]) if late else np.full(len(y), -1, dtype=np.intp)
+        counts = into < out
+        return np.where(counts, into, -1), np.where(counts, out, -1), event & counts
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lifetimes(SumFunction):
+    """Rows by group, bin of their exit and event; then by group and bin of their entry, if late.
+
+    bins, recorded: see `Grid`; late: whether rows have a time of entry; groups: see `Described`.
+
+    Raises:
+        ParameterError: a field is out of range.
+    """
+
+    kind = "lifetimes"
+
+    bins: int
+    recorded: bool
+    late: bool = False
+    groups: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        _ = self.grid
+        check_places(groups=self.groups)
+        if {type(self.recorded), type(self.late)} != {bool}:
+            raise ParameterError("recorded and late are true or false")
+
+    @property
+    def grid(self) -> Grid:
+        """Of times."""
+        return Grid(self.bins, self.recorded)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Groups, bins, and ends without event, events, entries."""
+        return len(self.groups) + 1, self.bins, 2 + self.late
+
+    def length(self, features: int) -> int:
+        """Cells."""
+        return math.prod(self.shape)
+
+    def most(self, query: str) -> float:
+        """Of one count or of two."""
+        return math.sqrt(1 + self.late)
+
+    def moves(self, query: str) -> float:
+        """Of two rows in cells that have nothing in common."""
+        return math.sqrt(2) * self.most(query)
+
+    def exact_sum(self, x: Array, y: Array, name: str) -> Exact:
+        """Counts, of one party's rows."""
+        into, out, event = self.grid.stay(y, self.late)
+        group, counted = chosen(x[:, list(self.groups)] > 0.5), out >= 0
+        table = np.zeros(self.shape, np.int64)
+        add(table, (group[counted], out[counted], event[counted].astype(np.intp)), 1)
+        entered = counted & (into >= 0)
+        if self.late:
+            add(table, (group[entered], into[entered], 2), 1)
+        return Exact(table.ravel(), 0)
+
+
+def check_places(**places: tuple[int, ...]) -> None:
+    """Each is of different features.
+
+    Raises:
+        ParameterError: names the field.
+    """
+    for name, each in places.items():
+        if any(type(k) is not int or not 0 <= k < 1 << 16 for k in each):
+            raise ParameterError(f"{name}={each} are not places of features")
+        if len({*each}) != len(each):
+            raise ParameterError(f"{name}={each}: a feature is named twice")

@@ -1,0 +1,198 @@
+"""From sums over risk sets to a Cox model: estimates, tests, concordance, baseline hazard.
+
+Of a bin with n events, risk sets S (w, w x, w x x^T summed) and sums T over its events, Efron's
+approximation has for l = 0 .. n - 1, with f = l / n, D = S_0 - f T_0 and m = (S_1 - f T_1) / D:
+
+    ln L = sum theta x - sum ln D,   score = sum x - sum m,
+    information = sum (S_2 - f T_2) / D - m m^T.
+
+Proportional hazards (Grambsch and Therneau, 1994): with g a function of time, centred over events,
+u = sum g (x - m) and V the covariance, N (V u)_j^2 / (V_jj sum g^2) is chi-squared, and
+N u^T V u / sum g^2 of all covariates together, N the number of events.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import chi2
+
+from parties.kernel.integers import symmetric
+
+Array = NDArray[np.float64]
+CONVERGED = 1e-10
+"""Squared Newton decrement: 10^-5 of a standard error is left."""
+LONGEST = 4.0
+"""Of a step, in any coefficient of a scaled column."""
+ALIASED = 1e-6
+"""Of the largest diagonal entry: what is left of a column that the others determine."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RiskSums:
+    """Opened sums at theta, of all rows.
+
+    theta: shape (d,); table: exits less entries, and events, shape (2, strata, bins, 1 + d + d (d +
+    1) / 2); deaths: events, shape (strata, bins); sum_x: over these, shape (strata, bins, d).
+    """
+
+    theta: Array
+    table: Array
+    deaths: Array
+    sum_x: Array
+
+    @classmethod
+    def first(cls, table: Array) -> RiskSums:
+        """At 0, where weights are 1 and the table counts events."""
+        d = int((math.isqrt(8 * table.shape[-1] + 1) - 3) // 2)
+        return cls(
+            theta=np.zeros(d),
+            table=table,
+            deaths=np.rint(table[1, ..., 0]),
+            sum_x=table[1, ..., 1 : d + 1],
+        )
+
+    def at(self, theta: Array, table: Array) -> RiskSums:
+        """The same rows at another point."""
+        return RiskSums(theta=theta, table=table, deaths=self.deaths, sum_x=self.sum_x)
+
+    @cached_property
+    def sets(self) -> Array:
+        """S of every bin: suffix sums."""
+        return np.asarray(np.cumsum(self.table[0, :, ::-1], axis=1)[:, ::-1])
+
+    @cached_property
+    def _sums(self) -> tuple[Array, ...]:
+        """sum 1 / D, f / D, 1 / D^2, f / D^2, f^2 / D^2, ln D over l, each (strata, bins)."""
+        found = np.zeros((6, *self.deaths.shape))
+        for cell in zip(*np.nonzero(self.deaths), strict=True):
+            n = int(self.deaths[cell])
+            f = np.arange(n) / n
+            one = 1 / (self.sets[cell][0] - f * self.table[(1, *cell)][0])
+            terms = (one, f * one, one**2, f * one**2, (f * one) ** 2, -np.log(one))
+            found[(slice(None), *cell)] = [each.sum() for each in terms]
+        return tuple(found)
+
+    @cached_property
+    def means(self) -> Array:
+        """sum of m over the events of a bin, shape (strata, bins, d)."""
+        d, (one, f, *_) = len(self.theta), self._sums
+        first = slice(1, d + 1)
+        return np.asarray(
+            one[..., None] * self.sets[..., first] - f[..., None] * self.table[1][..., first]
+        )
+
+    @property
+    def log_likelihood(self) -> float:
+        """Partial."""
+        return float(self.theta @ self.sum_x.sum(axis=(0, 1)) - self._sums[5].sum())
+
+    @property
+    def gaps(self) -> Array:
+        """Schoenfeld residuals summed over the events of a bin, all strata, shape (bins, d)."""
+        return np.asarray((self.sum_x - self.means).sum(axis=0))
+
+    @property
+    def score(self) -> Array:
+        """Shape (d,)."""
+        return np.asarray(self.gaps.sum(axis=0))
+
+    @property
+    def information(self) -> Array:
+        """Shape (d, d)."""
+        d, (one, f, squares, crosses, both, _) = len(self.theta), self._sums
+        first, second = slice(1, d + 1), slice(d + 1, None)
+        s, t = (each.reshape(-1, each.shape[-1]) for each in (self.sets, self.table[1]))
+        inner = symmetric.square(one.ravel() @ s[:, second] - f.ravel() @ t[:, second])
+        s, t = s[:, first], t[:, first]
+        cross = (s * crosses.ravel()[:, None]).T @ t
+        outer = (s * squares.ravel()[:, None]).T @ s + (t * both.ravel()[:, None]).T @ t
+        return np.asarray(inner - outer + cross + cross.T)
+
+    def tables(self) -> Mapping[str, Array]:
+        """a, b, ta, tb and c, of `parties.kernel.sums.study.hazards`; a row is a stratum."""
+        d, (one, f, squares, crosses, both, _) = len(self.theta), self._sums
+        first = slice(1, d + 1)
+        s, t = self.sets[..., first], self.table[1][..., first]
+        # sum m / D and sum f m / D.
+        b = squares[..., None] * s - crosses[..., None] * t
+        tb = crosses[..., None] * s - both[..., None] * t
+        c = self.means / np.maximum(self.deaths, 1)[..., None]
+        strata = len(one)
+        return {
+            "a": np.cumsum(one, axis=1),
+            "b": np.cumsum(b, axis=1).reshape(strata, -1),
+            "ta": f,
+            "tb": tb.reshape(strata, -1),
+            "c": c.reshape(strata, -1),
+        }
+
+    def hazard(self) -> Array:
+        """Breslow's cumulative baseline hazard at x = 0, shape (strata, bins)."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            steps = np.where(self.deaths > 0, self.deaths / self.sets[..., 0], 0.0)
+        return np.asarray(np.cumsum(steps, axis=1))
+
+
+def independent(information: Array) -> NDArray[np.bool_]:
+    """Columns that vary, and that earlier ones do not determine."""
+    kept = np.zeros(len(information), dtype=bool)
+    floor = ALIASED * float(np.max(np.diag(information)))
+    for j in range(len(information)):
+        left = float(information[j, j])
+        if kept.any():
+            cross = information[kept, j]
+            left -= float(cross @ np.linalg.solve(information[np.ix_(kept, kept)], cross))
+        kept[j] = left > floor
+    return kept
+
+
+def step(sums: RiskSums, kept: NDArray[np.bool_]) -> tuple[Array, float]:
+    """The next point and the squared decrement; coefficients of other columns stay 0.
+
+    Raises:
+        LinAlgError: the information is singular.
+    """
+    score, moved = sums.score, np.zeros_like(sums.theta)
+    moved[kept] = np.linalg.solve(sums.information[np.ix_(kept, kept)], score[kept])
+    size = float(np.abs(moved).max(initial=0.0))
+    shorter = min(1.0, LONGEST / max(size, 1e-300))
+    return sums.theta + moved * shorter, float(score @ moved)
+
+
+def proportional(
+    sums: RiskSums, covariance: Array, kept: NDArray[np.bool_], times: Array
+) -> tuple[Array, Array, tuple[float, float]]:
+    """Chi-squared and p of each covariate, NaN of those left out; both of all together.
+
+    covariance: of those kept; times: g of each bin, shape (bins,).
+    """
+    deaths = sums.deaths.sum(axis=0)
+    events = float(deaths.sum())
+    g = times - float(deaths @ times) / events
+    u = (g @ sums.gaps)[kept]
+    spread = float(deaths @ g**2)
+    square = np.full(len(kept), np.nan)
+    if spread <= 0:
+        return square, square.copy(), (math.nan, math.nan)
+    square[kept] = events * (covariance @ u) ** 2 / (np.diag(covariance) * spread)
+    whole = float(events * u @ covariance @ u / spread)
+    return square, np.asarray(chi2.sf(square, 1)), (whole, float(chi2.sf(whole, int(kept.sum()))))
+
+
+def concordance(cells: Array) -> float:
+    """Share of pairs of one stratum in which who had the event first has the higher score.
+
+    cells: rows by stratum, bin, event and score, scores ascending. Of an event, rows that left
+    later, or in the same bin without one; scores in one bin count half. NaN: there is no pair.
+    """
+    events, others = cells[:, :, 1], cells[:, :, 0]
+    later = np.cumsum((events + others)[:, ::-1], axis=1)[:, ::-1] - events
+    below = np.cumsum(later, axis=-1) - later / 2
+    pairs = float((events.sum(axis=-1) * later.sum(axis=-1)).sum())
+    return float((events * below).sum()) / pairs if pairs else math.nan

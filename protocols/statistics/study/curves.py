@@ -1,0 +1,101 @@
+"""From counts by group, time and event to survival curves and their comparison.
+
+Of a bin d events among n at risk. Survival, Kaplan and Meier: S = prod (1 - d / n); its variance,
+Greenwood: S^2 G, G = sum d / (n (n - d)); bands where ln(-ln S) is normal, which keeps them on
+[0, 1]. Restricted mean to tau: the area under S, of variance sum A^2 d / (n (n - d)), A the area
+after the bin. Log-rank: O - E of each group, E = d n_g / n, with the hypergeometric covariance
+d (n - d) / (n - 1) (n_g / n) (1[g = h] - n_h / n).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import chi2, norm
+
+Array = NDArray[np.float64]
+LEVEL = 0.95
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """Of one group, after each bin, shape (bins,).
+
+    times: of the bins [data units]; start: of the first [data units]; at_risk, events: in the bin;
+    survival; greenwood: G.
+    """
+
+    times: Array
+    start: float
+    at_risk: Array
+    events: Array
+    survival: Array
+    greenwood: Array
+
+    @classmethod
+    def of(cls, counts: Array, times: Array, start: float) -> Curve:
+        """counts: ends without event, events and, with entries, these, shape (bins, 2 or 3)."""
+        leave = counts[:, 0] + counts[:, 1]
+        if counts.shape[1] == 3:
+            leave = leave - counts[:, 2]
+        at_risk, events = np.cumsum(leave[::-1])[::-1], counts[:, 1]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = np.where(events > 0, events / at_risk, 0.0)
+            spread = np.where(events > 0, events / (at_risk * (at_risk - events)), 0.0)
+        return cls(
+            times=times,
+            start=start,
+            at_risk=at_risk,
+            events=events,
+            survival=np.cumprod(1 - np.clip(share, 0.0, 1.0)),
+            greenwood=np.cumsum(spread),
+        )
+
+    def band(self, level: float = LEVEL) -> tuple[Array, Array]:
+        """Lower and upper end; 1 before the first event, 0 after the last of all."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            log = np.log(self.survival)
+            reach = norm.ppf((1 + level) / 2) * np.sqrt(self.greenwood) / log
+            ends = np.exp(log * np.exp(-reach)), np.exp(log * np.exp(reach))
+        flat = (self.survival >= 1) | (self.survival <= 0)
+        low, high = (np.where(flat, self.survival, end) for end in ends)
+        return np.minimum(low, high), np.maximum(low, high)
+
+    def quantile(self, share: float = 0.5) -> tuple[float, float, float]:
+        """First time at which survival is `share` or less, and where the band's ends are."""
+        low, high = self.band()
+        found = [self._first(each <= share) for each in (self.survival, low, high)]
+        return found[0], found[1], found[2]
+
+    def _first(self, reached: NDArray[np.bool_]) -> float:
+        return float(self.times[int(np.argmax(reached))]) if reached.any() else math.inf
+
+    def restricted_mean(self, tau: float) -> tuple[float, float]:
+        """Mean time lived until tau [data units], and its standard error."""
+        ends = np.minimum(np.concatenate([[self.start], self.times]), tau)
+        area = np.diff(ends) * np.concatenate([[1.0], self.survival[:-1]])
+        last = (tau - ends[-1]) * self.survival[-1]
+        after = np.cumsum(area[::-1])[::-1] + last
+        after = np.concatenate([after[1:], [last]])
+        spread = np.diff(self.greenwood, prepend=0.0)
+        own = np.where((self.times <= tau) & np.isfinite(spread), spread, 0.0)
+        return float(area.sum() + last), math.sqrt(float(after**2 @ own))
+
+
+def log_rank(curves: list[Curve]) -> tuple[float, int, float]:
+    """Chi-squared, its degrees of freedom and p, of groups that have rows."""
+    at_risk = np.stack([curve.at_risk for curve in curves])
+    events = np.stack([curve.events for curve in curves])
+    n, d = at_risk.sum(axis=0), events.sum(axis=0)
+    kept = (n > 1) & (d > 0)
+    share = at_risk[:, kept] / n[kept]
+    gap = (events[:, kept] - d[kept] * share).sum(axis=1)
+    scale = d[kept] * (n[kept] - d[kept]) / (n[kept] - 1)
+    covariance = np.diag((scale * share).sum(axis=1)) - (scale * share) @ share.T
+    own = slice(len(curves) - 1)
+    square = float(gap[own] @ np.linalg.pinv(covariance[own, own], hermitian=True) @ gap[own])
+    freedom = len(curves) - 1
+    return square, freedom, float(chi2.sf(square, freedom))

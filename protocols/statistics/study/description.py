@@ -1,0 +1,113 @@
+"""From counts and moments to the figures of a descriptive table.
+
+Quantiles are read off counts by bin, on a straight line within a bin: each is within one bin's
+width of that of the rows. Standardised differences: of means, (m - m') / sqrt((s^2 + s'^2) / 2); of
+categories, sqrt(t^T S^-1 t) of the differences t of all shares but the first's, S the mean of their
+covariance matrices (Yang and Dalton, 2012). Of more than two groups the largest of all pairs.
+
+Exact counts below `least` are left out, and so are others as long as they would give one away:
+where all but one of a line with a known sum are shown.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+QUARTILES = (0.25, 0.5, 0.75)
+
+
+def numeric_figures(cells: Array, rows: float, low: float, high: float) -> dict[str, float]:
+    """n, missing, mean, sd, q1, median, q3 and step, the bins' width [data units].
+
+    cells: counts of the bins and of missing values, sum z and sum z^2, shape (bins + 3,); rows: of
+    the group, missing values included. With noise counts may be below 0.
+    """
+    counts, (missing, first, second) = cells[:-3], cells[-3:]
+    n, width = float(rows - missing), high - low
+    step = width / len(counts)
+    figures = {"n": n, "missing": float(missing), "step": step}
+    if n <= 0:
+        return figures | dict.fromkeys(("mean", "sd", "q1", "median", "q3"), math.nan)
+    mean = first / n
+    variance = (second - n * mean**2) / (n - 1) if n > 1 else math.nan
+    # Monotone, and without a bias: the middle of the least curve above and the largest below.
+    ends = np.cumsum(counts)
+    above, below = np.maximum.accumulate(ends), np.minimum.accumulate(ends[::-1])[::-1]
+    ends = np.append(np.clip((above + below)[:-1] / 2, 0.0, n), n)
+    quartiles = []
+    for share in QUARTILES:
+        place = share * n
+        k = int(np.searchsorted(ends, place * (1 - 1e-12)))
+        start = ends[k - 1] if k else 0.0
+        inside = (place - start) / (ends[k] - start) if ends[k] > start else 0.0
+        quartiles.append(float(low + step * (k + inside)))
+    return figures | {
+        "mean": float(np.clip(low + width * (mean + 0.5), low, high)),
+        "sd": float(width * math.sqrt(variance)) if variance >= 0 else math.nan,
+        **dict(zip(("q1", "median", "q3"), quartiles, strict=True)),
+    }
+
+
+def numeric_difference(groups: list[dict[str, float]]) -> float:
+    """Of groups' figures; NaN of fewer than two that have rows."""
+    found = [
+        abs(a["mean"] - b["mean"]) / math.sqrt((a["sd"] ** 2 + b["sd"] ** 2) / 2)
+        for a, b in combinations(groups, 2)
+        if min(a["n"], b["n"]) > 1 and a["sd"] + b["sd"] > 0
+    ]
+    return max(found, default=math.nan)
+
+
+def category_difference(groups: list[Array]) -> float:
+    """Of counts of categories by group, the cell of none left out."""
+    found = []
+    for pair in combinations(groups, 2):
+        if min(counts.sum() for counts in pair) <= 0:
+            continue
+        p, q = (np.maximum(counts, 0.0)[1:] / np.maximum(counts, 0.0).sum() for counts in pair)
+        spread = (np.diag(p) - np.outer(p, p) + np.diag(q) - np.outer(q, q)) / 2
+        square = float((p - q) @ np.linalg.pinv(spread, hermitian=True) @ (p - q))
+        found.append(math.sqrt(max(square, 0.0)))
+    return max(found, default=math.nan)
+
+
+def hidden(counts: Array, least: int) -> NDArray[np.bool_]:
+    """Cells that are not shown, of counts whose columns and rows have known sums.
+
+    counts: cells by row, groups by column, without their sum. A line that would have one hidden
+    cell gets a second, its smallest.
+
+    Returns: of all groups and, of several, their sum.
+    """
+    whole, several = np.rint(counts), counts.shape[1] > 1
+    if several:
+        whole = np.column_stack([whole, whole.sum(axis=1)])
+    mask = (whole > 0) & (whole < least)
+    while True:
+        before = int(mask.sum())
+        lines = [*zip(mask.T, whole.T, strict=True), *zip(mask, whole, strict=True)]
+        for line, sizes in lines if several else lines[: mask.shape[1]]:
+            others = np.where(line | (sizes <= 0), np.inf, sizes)
+            if line.sum() == 1 and np.isfinite(others).any():
+                line[int(np.argmin(others))] = True  # a view of the mask
+        if int(mask.sum()) == before:
+            return mask
+
+
+def shown_counts(counts: Array, mask: NDArray[np.bool_], noisy: bool) -> list[float | None]:
+    """Counts of a column, None where one is hidden; with noise all, none below 0."""
+    return [
+        max(float(n), 0.0) if noisy else None if cover else float(np.rint(n)) + 0.0
+        for n, cover in zip(counts, mask, strict=True)
+    ]
+
+
+def shares(counts: list[float | None], n: float) -> list[Any]:
+    """Each over n; None where it is hidden, or n is 0."""
+    return [None if each is None or n <= 0 else each / n for each in counts]

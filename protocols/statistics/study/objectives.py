@@ -1,0 +1,138 @@
+"""The sums of a clinical study; what a row adds: `parties.kernel.sums.study`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from parties.kernel.sums.row_function import SumFunction
+from parties.kernel.sums.study.described import Described
+from parties.kernel.sums.study.hazards import CoxRows, RiskSets
+from parties.kernel.sums.study.lifetimes import Lifetimes
+from protocols.exchange.labels import CELLS_VIEW, RANGES_VIEW
+from protocols.exchange.serialise import to_plain
+from protocols.sums.one_sum import OneSum
+
+SERIES = (
+    "it is one of several sums, each at a point that follows from those before, for which you are "
+    "asked again"
+)
+
+
+class _Study(OneSum):
+    """adds: what a row adds."""
+
+    __slots__ = ()
+    alone_shows: ClassVar[str]
+    adds: Any
+
+    @property
+    def row_function(self) -> SumFunction:
+        """As the plan has it."""
+        found: SumFunction = self.adds
+        return found
+
+    def remarks(self) -> tuple[str, ...]:
+        """What is exact."""
+        exact: bool = getattr(self, "exact", True)
+        return (f"sums are exact: {self.alone_shows}",) * exact
+
+    def to_dict(self) -> dict[str, Any]:
+        """For the plan."""
+        return {"kind": self.kind, **to_plain(self)}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DescriptionObjective(_Study):
+    """Cells and moments of columns; exact: without privacy.
+
+    Raises:
+        ParameterError: a field is out of range.
+    """
+
+    kind = Described.kind
+    released = "how often each column has which value, by group, and its mean and variance"
+    view = CELLS_VIEW
+    several = None
+    # Moments of few rows, beside all.
+    precision = 2.0**-40
+    alone_shows = "a cell that one row is in shows this row's value"
+
+    adds: Described
+    exact: bool
+
+    @property
+    def alone(self) -> tuple[str, ...]:
+        """Sites."""
+        return self.adds.sites
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LifetimesObjective(_Study):
+    """Rows by group, time and event; exact: without privacy.
+
+    Raises:
+        ParameterError: a field is out of range.
+    """
+
+    kind = Lifetimes.kind
+    released = "how many rows of each group end at which time, with and without an event"
+    view = RANGES_VIEW
+    alone_shows = "a time at which one row ends shows this row's"
+
+    adds: Lifetimes
+    exact: bool
+
+
+class _Exact(_Study):
+    """One that has no private form."""
+
+    __slots__ = ()
+
+    @property
+    def exact(self) -> bool:
+        """It is."""
+        return True
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RiskSetsObjective(_Exact):
+    """Sums over risk sets at a point.
+
+    Raises:
+        ParameterError: a field is out of range.
+    """
+
+    kind = RiskSets.kind
+    released = "by time and stratum, weighted sums of the covariates and of their products"
+    view = RANGES_VIEW
+    # The sums of few rows at risk, beside those of all.
+    precision = 2.0**-46
+    alone_shows = "a time at which one row ends shows all covariates of this row"
+
+    adds: RiskSets
+
+    def remarks(self) -> tuple[str, ...]:
+        """Of the other sums, and what is exact."""
+        return SERIES, *_Study.remarks(self)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CoxRowsObjective(_Exact):
+    """Residuals, concordance and adjusted curves of a fitted model.
+
+    Raises:
+        ParameterError: a field is out of range.
+    """
+
+    kind = CoxRows.kind
+    released = (
+        "products of the score residuals of a fitted model; rows by time, event and score; mean "
+        "survival by time"
+    )
+    view = RANGES_VIEW
+    # Residuals beside the largest that could be.
+    precision = 2.0**-56
+    alone_shows = "a time or a score that one row has shows this row's"
+
+    adds: CoxRows

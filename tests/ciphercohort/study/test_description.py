@@ -1,0 +1,216 @@
+"""Table 1 by a secure sum: pandas' figures of the pooled rows, by group and by site."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ciphercohort.study.description import ALL, NONE, Description
+from parties.reader.schema import CategoricalColumn, Label, NumericColumn, Schema
+from parties.reader.views import cells_schema, encode_with_views
+from protocols.errors import ParameterError, SchemaError
+from protocols.exchange.labels import CELLS_VIEW
+from protocols.statistics.study.description import hidden, numeric_figures
+from sims.study import describe
+from tests.sims.model_runs import cohort
+
+ROWS = 600
+SCHEMA = Schema(
+    columns=(
+        NumericColumn("age", 20.0, 90.0, 50.0, 10.0, "typical"),
+        NumericColumn("bmi", 15.0, 45.0, 25.0, 5.0, "indicator"),
+        NumericColumn("weight", 40.0, 140.0, 70.0, 15.0),
+        CategoricalColumn("ward", ("A", "B", "C"), "typical", "A"),
+        CategoricalColumn("smoker", ("no", "yes"), "indicator"),
+        CategoricalColumn("sex", ("f", "m")),
+    ),
+    label=Label("died", "yes", "no"),
+)
+
+
+def table(seed: int = 1) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+
+    def gaps(cells: Any) -> Any:
+        return pd.Series(cells).where(rng.random(ROWS) > 0.08)
+
+    sex = rng.choice(["f", "m"], ROWS)
+    return pd.DataFrame(
+        {
+            "age": gaps(np.clip(rng.normal(55 + 5 * (sex == "m"), 10), 20, 90)),
+            "bmi": gaps(np.clip(rng.normal(26, 4, ROWS), 15, 45)),
+            "weight": np.clip(rng.normal(75, 12, ROWS), 40, 140),
+            "ward": gaps(rng.choice(["A", "B", "C"], ROWS, p=[0.2, 0.3, 0.5])),
+            "smoker": gaps(rng.choice(["no", "yes"], ROWS, p=[0.7, 0.3])),
+            "sex": sex,
+            "died": np.where(rng.random(ROWS) < 0.2, "yes", "no"),
+            "site": rng.choice(["a", "b", "c"], ROWS),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def schema(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("schema") / "schema.json"
+    SCHEMA.save(path)
+    return path
+
+
+def check(found: dict[str, Any], rows: pd.DataFrame) -> None:
+    """Every figure is pandas'; quantiles within a step."""
+    assert found["n"] == len(rows)
+    for name, own in found["columns"].items():
+        cells = rows[name]
+        assert own["missing"] == cells.isna().sum()
+        if "counts" in own:
+            assert own["counts"] == [(cells == c).sum() for c in own["categories"]]
+            continue
+        assert own["n"] == cells.notna().sum()
+        assert own["mean"] == pytest.approx(cells.mean(), rel=1e-7)
+        assert own["sd"] == pytest.approx(cells.std(), rel=1e-6)
+        for key, share in (("q1", 0.25), ("median", 0.5), ("q3", 0.75)):
+            ends = [cells.quantile(share, interpolation=i) for i in ("lower", "higher")]  # type: ignore[arg-type]
+            assert ends[0] - own["step"] <= own[key] <= ends[1] + own["step"]
+
+
+@pytest.mark.parametrize("by", [None, "sex", "ward", "died"])
+def test_every_figure_is_that_of_the_pooled_rows(by: str | None, schema: Path) -> None:
+    rows = table()
+    found = describe(rows, by=by, schema=schema, split="by:site", sites="all", least=1)
+    assert by not in found.groups[ALL]["columns"]
+    check(found.groups[ALL], rows)
+    if by is not None:
+        for group, own in found.groups.items():
+            if group == NONE:
+                check(own, rows[rows[by].isna()])
+            elif group != ALL:
+                check(own, rows[rows[by] == group])
+        assert {*found.groups} - {ALL, NONE} == {*rows[by].dropna().unique()}
+    for site, own in found.sites.items():
+        check(own, rows if site == ALL else rows[rows.site == site])
+    assert {*found.sites} - {ALL} == {"a", "b", "c"}
+
+
+def test_standardised_differences_are_those_of_the_rows(schema: Path) -> None:
+    rows = table()
+    found = describe(rows, by="sex", schema=schema, split="by:site").differences
+    groups = [rows[rows.sex == sex] for sex in ("f", "m")]
+    means, variances = ([getattr(g.age, f)() for g in groups] for f in ("mean", "var"))
+    assert found["age"] == pytest.approx(
+        abs(means[0] - means[1]) / math.sqrt(sum(variances) / 2), rel=1e-6
+    )
+    p, q = ((g.died == "yes").mean() for g in groups)
+    due = abs(p - q) / math.sqrt((p * (1 - p) + q * (1 - q)) / 2)
+    assert found["died"] == pytest.approx(due, rel=1e-9)
+    # Yang and Dalton: whichever category is left out.
+    shares = np.array([[(g.ward == w).sum() for w in "ABC"] for g in groups], float)
+    shares /= shares.sum(axis=1, keepdims=True)
+    for left in range(3):
+        t, u = (np.delete(each, left) for each in shares)
+        spread = (np.diag(t) - np.outer(t, t) + np.diag(u) - np.outer(u, u)) / 2
+        distance = math.sqrt((t - u) @ np.linalg.solve(spread, t - u))
+        assert found["ward"] == pytest.approx(distance, rel=1e-9)
+
+
+def test_the_view_of_a_deployed_party_is_that_of_a_simulation() -> None:
+    from parties.reader.shard import encode_shard
+
+    own = cells_schema(SCHEMA)
+    _, views = encode_with_views(table(), SCHEMA)
+    found, due = views.find(CELLS_VIEW, own.digest()), encode_shard(table(), own)
+    assert found is not None
+    for name in ("x", "y"):
+        np.testing.assert_array_equal(getattr(found._value, name), getattr(due, name))
+    assert views.find(CELLS_VIEW, SCHEMA.digest()) is None
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_a_hidden_count_cannot_be_told_from_the_others(data: st.DataObject) -> None:
+    """No line with a known sum has one hidden cell, unless all others in it are none."""
+    shape = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 4))
+    numbers = st.lists(st.integers(0, 40), min_size=shape[0] * shape[1], max_size=99)
+    counts = np.array(data.draw(numbers)[: shape[0] * shape[1]], float).reshape(shape)
+    mask = hidden(counts, 10)
+    whole = counts if shape[1] == 1 else np.column_stack([counts, counts.sum(axis=1)])
+    assert mask.shape == whole.shape
+    assert mask[(whole > 0) & (whole < 10)].all() and not mask[whole == 0].any()
+    lines = [*zip(mask.T, whole.T, strict=True)]
+    lines += [*zip(mask, whole, strict=True)] if shape[1] > 1 else []
+    for line, sizes in lines:
+        assert line.sum() != 1 or ((sizes > 0).sum() == 1)
+
+
+def test_small_counts_leave_no_file_or_screen(schema: Path, tmp_path: Path) -> None:
+    rows = table()
+    rows["ward"] = np.where(np.arange(ROWS) < 7, "A", "B")
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    out = tmp_path / "out"
+    told = cohort(
+        *("describe", "--data", tmp_path / "rows.csv", "--by", "sex", "--schema", schema),
+        *("--split", "by:site", "--out", out),
+    )
+    assert told.exit_code == 0, told.output
+    found = json.loads((out / "description.json").read_text())
+    for own in found["groups"].values():
+        assert None in own["columns"]["ward"]["counts"]
+        assert all(c is None or c == 0 or c >= 10 for c in own["columns"]["ward"]["counts"])
+    assert found["EXACT SUMS"] and found["privacy"] is None
+    assert {path.name for path in out.iterdir()} == {
+        *("description.json", "report.html", "table-1.csv", "table-1.svg", "table-1.tex")
+    }
+    for name in ("report.html", "table-1.csv", "table-1.tex"):
+        assert "std. difference" in (out / name).read_text()
+    assert "std. difference" in told.stdout
+    again = cohort("describe", "--data", tmp_path / "rows.csv", "--json", "--split", "by:site")
+    assert json.loads(again.stdout)["groups"][ALL]["n"] == ROWS
+
+
+def test_with_epsilon_figures_have_the_noise_that_is_stated(schema: Path) -> None:
+    rows = pd.concat([table(k) for k in range(12)], ignore_index=True)
+    found: Description = describe(
+        rows, by="sex", schema=schema, split="by:site", epsilon=4.0, seed=5
+    )
+    released = found.released()
+    assert released["privacy"]["epsilon"] <= 4.0 and not released.get("EXACT SUMS")
+    std = released["noise_std"]
+    assert 1 < std < 10 and found.groups[ALL]["n"] == len(rows)
+    for group in ("f", "m"):
+        own, cells = found.groups[group], rows[rows.sex == group]
+        assert abs(own["n"] - len(cells)) < 5 * std
+        for k, ward in enumerate("ABC"):
+            assert abs(own["columns"]["ward"]["counts"][k] - (cells.ward == ward).sum()) < 5 * std
+        error = 5 * std * 70 * 1.5 / len(cells)
+        assert abs(own["columns"]["age"]["mean"] - cells.age.mean()) < error
+        assert own["columns"]["weight"]["missing"] == 0
+    with pytest.raises(AssertionError):
+        check(found.groups["f"], rows[rows.sex == "f"])
+
+
+def test_quantiles_are_those_of_counts_with_gaps() -> None:
+    cells = np.array([0, 4, 0, 0, 4, 0, 2.0, 0, 0])  # 6 bins of [0, 6], missing, two moments
+    found = numeric_figures(cells, 10, 0.0, 6.0)
+    assert (found["q1"], found["median"], found["q3"]) == (1.5, 2.0, 4.5)
+    assert (found["n"], found["missing"]) == (8, 2)
+
+
+def test_what_cannot_be_described_is_refused(schema: Path, tmp_path: Path) -> None:
+    rows = table()
+    for by, words in (("age", "no column with categories"), ("wart", "is not a column")):
+        with pytest.raises((ParameterError, SchemaError), match=words):
+            describe(rows, by=by, schema=schema, split="by:site")
+    with pytest.raises(ParameterError, match="strangers|not among"):
+        describe(rows, schema=schema, split="by:site", sites=("d",))
+    (tmp_path / "mine").write_text("")
+    with pytest.raises(ParameterError, match="something else"):
+        describe(rows, schema=schema, split="by:site", out=tmp_path)
+    with pytest.raises(ParameterError, match="one party"):
+        describe(rows.assign(site="a"), schema=schema, split="by:site")

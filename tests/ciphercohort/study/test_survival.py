@@ -1,0 +1,365 @@
+"""Curves and hazard ratios by secure sums: statsmodels' and lifelines' of the pooled rows."""
+
+from __future__ import annotations
+
+import json
+import math
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from statsmodels.duration.hazard_regression import PHReg
+from statsmodels.duration.survfunc import SurvfuncRight, survdiff
+
+from ciphercohort.study.cox import Cox
+from ciphercohort.study.survival import ALL, Survival
+from protocols.errors import ParameterError, SchemaError
+from protocols.statistics.study.cox import RiskSums, concordance, independent, proportional
+from protocols.statistics.study.curves import Curve
+from sims.study import cox, survival
+from tests.sims.model_runs import cohort
+
+ROWS, MONTHS = 480, 60
+
+
+@cache
+def table(months: bool = True) -> pd.DataFrame:
+    """Times in months, as recorded, or exact; some enter late."""
+    rng = np.random.default_rng(3)
+    age, arm = rng.uniform(30, 90, ROWS), rng.choice(["a", "b", "c"], ROWS)
+    sex = rng.choice(["f", "m"], ROWS)
+    risk = 0.03 * (age - 60) + np.select([arm == "b", arm == "c"], [-0.6, 0.4]) + 0.5 * (sex == "m")
+    death, censored = 30 * rng.exponential(np.exp(-risk)), rng.uniform(6, 60, ROWS)
+    time = np.minimum(death, censored)
+    entry = np.where(rng.random(ROWS) < 0.4, rng.uniform(0, 0.9, ROWS) * time, 0.0)
+    if months:
+        time, entry = np.ceil(time), np.floor(entry)
+    return pd.DataFrame(
+        {
+            **{"months": np.clip(time, 0, MONTHS), "died": (death <= censored).astype(int)},
+            **{"entry": entry, "age": age, "arm": arm, "sex": sex},
+            "site": rng.choice(["p", "q", "r", "s"], ROWS),
+        }
+    )
+
+
+def asked(late: bool, **more: Any) -> dict[str, Any]:
+    own = {"time": "months", "event": "died", "split": "by:site"} | (
+        {"entry": "entry"} if late else {}
+    )
+    return {**own, "exclude": () if late else ("entry",), **more}
+
+
+def design(rows: pd.DataFrame, *, sex: bool) -> pd.DataFrame:
+    x = pd.DataFrame({"age": rows.age, "arm=b": rows.arm == "b", "arm=c": rows.arm == "c"})
+    return (x.assign(**{"sex=m": rows.sex == "m"}) if sex else x).astype(float)
+
+
+@cache
+def fitted(late: bool, stratified: bool) -> tuple[Cox, Any]:
+    rows = table()
+    x = design(rows, sex=not stratified)
+    # Of PHReg who enters at a time is at risk at it; here, as in R, after it.
+    truth = PHReg(
+        rows.months,
+        x,
+        status=rows.died,
+        entry=rows.entry + 0.5 if late else None,
+        strata=rows.sex if stratified else None,
+        ties="efron",
+    ).fit()
+    curves = None if late else "arm"
+    found = cox(rows, strata="sex" if stratified else None, curves=curves, **asked(late))
+    assert found.names == tuple(x.columns)
+    return found, truth
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("stratified", [False, True])
+def test_a_cox_model_is_that_of_the_pooled_rows(late: bool, stratified: bool) -> None:
+    found, truth = fitted(late, stratified)
+    np.testing.assert_allclose(found.coef, truth.params, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(found.se, truth.bse, rtol=1e-6)
+    assert found.likelihood[1] == pytest.approx(truth.llf, abs=1e-6)
+    assert found.events == table().died.sum()
+    assert found.rows()[1]["hazard_ratio"] == pytest.approx(math.exp(truth.params[1]))
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_bins_are_within_a_tenth_of_a_standard_error_of_exact_times(late: bool) -> None:
+    rows = table(months=False)
+    truth = PHReg(
+        rows.months,
+        design(rows, sex=True),
+        status=rows.died,
+        entry=rows.entry if late else None,
+        ties="efron",
+    ).fit()
+    found = cox(rows, bins=200, **asked(late))
+    assert np.abs((found.coef - truth.params) / truth.bse).max() < 0.1
+
+
+def efron(x: Any, time: Any, event: Any, theta: Any) -> tuple[Any, Any]:
+    """Score residuals, row by row, and Schoenfeld residuals by time; by their definition."""
+    w, residuals, gaps = np.exp(x @ theta), np.zeros_like(x), []
+    for t in np.unique(time[event]):
+        at_risk, dead = time >= t, (time == t) & event
+        n, gap = int(dead.sum()), x[dead].sum(axis=0)
+        for k in range(n):
+            weight = w * at_risk - k / n * w * dead
+            mean = weight @ x / weight.sum()
+            residuals += (dead[:, None] / n - weight[:, None] / weight.sum()) * (x - mean)
+            gap = gap - mean
+        gaps.append((t, n, gap))
+    return residuals, gaps
+
+
+def test_robust_errors_are_those_of_residuals_and_near_the_jackknife() -> None:
+    found, truth = fitted(False, False)
+    rows = table()
+    x, time, event = design(rows, sex=True), rows.months.to_numpy(), rows.died.to_numpy() == 1
+    own, _ = efron(x.to_numpy(), time, event, found.coef)
+    np.testing.assert_allclose(own.sum(axis=0) * truth.bse, 0, atol=1e-6)
+    covariance = truth.cov_params()
+    due = np.sqrt(np.diag(covariance @ own.T @ own @ covariance))
+    np.testing.assert_allclose(found.robust_se, due, rtol=1e-5)
+    left = np.arange(0, ROWS, 8)
+    moved = [
+        PHReg(np.delete(time, i), np.delete(x.to_numpy(), i, axis=0), np.delete(event, i) + 0,
+              ties="efron").fit().params - truth.params
+        for i in left
+    ]  # fmt: skip
+    near = -(own[left] @ covariance)
+    for j in range(x.shape[1]):
+        assert np.corrcoef(near[:, j], np.array(moved)[:, j])[0, 1] > 0.99
+
+
+def test_without_ties_robust_errors_are_lifelines() -> None:
+    lifelines = pytest.importorskip("lifelines")
+    rows = table().drop(columns=["entry", "arm"])
+    rows["months"] = np.arange(1, ROWS + 1)
+    rows["sex"] = (rows.sex == "m").astype(float)
+    truth = lifelines.CoxPHFitter().fit(rows.drop(columns="site"), "months", "died", robust=True)
+    found = cox(rows, time="months", event="died", split="by:site", bins=ROWS)
+    order = list(found.names)
+    np.testing.assert_allclose(found.robust_se, truth.summary["se(coef)"][order], rtol=1e-5)
+    np.testing.assert_allclose(found.coef, truth.summary["coef"][order], atol=1e-6)
+
+
+def test_tests_of_proportional_hazards_are_lifelines() -> None:
+    lifelines = pytest.importorskip("lifelines")
+    from lifelines.statistics import proportional_hazard_test
+
+    found, _ = fitted(False, False)
+    rows = table()
+    x = design(rows, sex=True).assign(months=rows.months, died=rows.died)
+    fit = lifelines.CoxPHFitter().fit(x, "months", "died")
+    due = proportional_hazard_test(fit, x, time_transform="km").summary
+    np.testing.assert_allclose(found.square, due.test_statistic[list(found.names)], rtol=1e-4)
+    np.testing.assert_allclose(found.ph_p, due.p[list(found.names)], rtol=1e-3)
+    assert found.concordance == pytest.approx(fit.concordance_index_, abs=1e-3)
+    hazard = fit.baseline_cumulative_hazard_.iloc[:, 0]
+    own = dict(zip(found.stays.times, found.hazard[ALL], strict=True))
+    for time, value in hazard.items():
+        assert own[time] == pytest.approx(value, abs=1e-6)
+
+
+def test_all_hazards_together_are_tested_by_their_definition() -> None:
+    found, truth = fitted(False, False)
+    rows = table()
+    x, time, event = design(rows, sex=True).to_numpy(), rows.months.to_numpy(), rows.died == 1
+    _, gaps = efron(x, time, event.to_numpy(), truth.params)
+    km = SurvfuncRight(rows.months, rows.died)
+    g = np.array([km.surv_prob[list(km.surv_times).index(t)] for t, *_ in gaps])
+    n = np.array([count for _, count, _ in gaps])
+    g = g - n @ g / n.sum()
+    u = g @ np.array([gap for *_, gap in gaps])
+    square = n.sum() * u @ truth.cov_params() @ u / (n @ g**2)
+    assert found.global_test[0] == pytest.approx(square, rel=1e-4)
+
+
+def test_adjusted_curves_are_means_over_rows() -> None:
+    found, _ = fitted(False, False)
+    rows, x = table(), design(table(), sex=True)
+    scores = x.to_numpy() @ found.coef
+    at_means = found.hazard[ALL] * math.exp(-float(found.means @ found.coef))
+    for level in ("a", "b", "c"):
+        own = x.assign(**{"arm=b": float(level == "b"), "arm=c": float(level == "c")})
+        risk = np.exp(own.to_numpy() @ found.coef)
+        due = np.exp(-np.outer(risk, at_means)).mean(axis=0)
+        np.testing.assert_allclose(found.adjusted[level], due, atol=1e-5)
+    assert np.isfinite(scores).all() and len(rows) == ROWS
+    np.testing.assert_allclose(found.means, x.mean(), rtol=1e-6)
+
+
+# -- curves ---------------------------------------------------------------------------------------
+
+
+@cache
+def drawn(late: bool) -> Survival:
+    return survival(table(), by="arm", **asked(late))
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_curves_are_kaplan_and_meiers(late: bool) -> None:
+    found = drawn(late)
+    for arm, curve in found.curves.items():
+        rows = table()[table().arm == arm]
+        truth = SurvfuncRight(rows.months, rows.died, entry=rows.entry if late else None)
+        own = [list(curve.times).index(t) for t in truth.surv_times]
+        np.testing.assert_allclose(curve.survival[own], truth.surv_prob, atol=1e-9)
+        error = curve.survival * np.sqrt(curve.greenwood)
+        np.testing.assert_allclose(error[own], truth.surv_prob_se, atol=1e-9)
+        np.testing.assert_array_equal(curve.at_risk[own], truth.n_risk)
+
+
+def test_bands_medians_and_means_are_lifelines() -> None:
+    lifelines = pytest.importorskip("lifelines")
+    from lifelines.utils import median_survival_times, restricted_mean_survival_time
+
+    found = drawn(False)
+    for arm, curve in found.curves.items():
+        rows = table()[table().arm == arm]
+        km = lifelines.KaplanMeierFitter().fit(rows.months, rows.died)
+        ends = km.confidence_interval_survival_function_
+        own = [list(curve.times).index(t) for t in ends.index]
+        for band, due in zip(curve.band(), ends.to_numpy().T, strict=True):
+            np.testing.assert_allclose(band[own], due, atol=1e-9)
+        assert curve.quantile()[0] == km.median_survival_time_
+        limits = median_survival_times(ends).to_numpy()[0]
+        assert curve.quantile()[1:] == pytest.approx(tuple(limits))
+        due = restricted_mean_survival_time(km, t=found.tau)
+        assert curve.restricted_mean(found.tau)[0] == pytest.approx(due, abs=1e-9)
+
+
+def test_the_error_of_a_restricted_mean_is_that_of_the_jackknife() -> None:
+    rows, times = table(), np.arange(MONTHS + 1.0)
+
+    def mean(kept: Any) -> float:
+        counts = np.zeros((MONTHS + 1, 2))
+        np.add.at(counts, (kept.months.astype(int), kept.died), 1)
+        return Curve.of(counts, times, 0.0).restricted_mean(48.5)[0]
+
+    moved = np.array([mean(rows.drop(index=i)) for i in range(ROWS)])
+    due = math.sqrt((ROWS - 1) / ROWS * ((moved - moved.mean()) ** 2).sum())
+    counts = np.zeros((MONTHS + 1, 2))
+    np.add.at(counts, (rows.months.astype(int), rows.died), 1)
+    assert Curve.of(counts, times, 0.0).restricted_mean(48.5)[1] == pytest.approx(due, rel=0.02)
+
+
+def test_the_log_rank_test_is_statsmodels() -> None:
+    found, rows = drawn(False), table()
+    square, p = survdiff(rows.months, rows.died, rows.arm)
+    assert found.test is not None
+    assert found.test[0] == pytest.approx(square, rel=1e-9) and found.test[1] == 2
+    assert found.test[2] == pytest.approx(p, rel=1e-6)
+
+
+def test_no_step_or_number_that_leaves_is_of_fewer_than_ten_rows(tmp_path: Path) -> None:
+    found = survival(table(), by="arm", out=tmp_path / "out", **asked(False))
+    told = json.loads((tmp_path / "out" / "survival.json").read_text())
+    for arm, own in told["curves"].items():
+        rows = table()[table().arm == arm]
+        ends = [-1.0, *own["time"]]
+        assert len(ends) > 5
+        for low, high in pairwise(ends):
+            assert ((rows.months > low) & (rows.months <= high)).sum() >= 10
+        left = (rows.months > ends[-1]).sum()
+        assert left == 0 or left >= 10
+        assert all(n is None or n == 0 or n >= 10 for n in own["at_risk"].values())
+        for time, value in zip(own["time"], own["survival"], strict=True):
+            k = list(found.curves[arm].times).index(time)
+            assert value == found.curves[arm].survival[k]
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        *("report.html", "survival.csv", "survival.json", "survival.svg", "survival.tex")
+    }
+
+
+def test_a_baseline_hazard_leaves_in_steps_of_ten_events() -> None:
+    found, _ = fitted(False, True)
+    told = found.released()
+    for sex, own in told["baseline"].items():
+        rows = table()[(table().sex == sex) & (table().died == 1)]
+        ends = [-1.0, *own["time"]]
+        for low, high in pairwise(ends):
+            assert ((rows.months > low) & (rows.months <= high)).sum() >= 10
+    assert json.loads(json.dumps(told))["inference"][0]["name"] == "age"
+
+
+# -- what is refused, and commands ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "words"),
+    [
+        ({"died": 0}, {}, "no row has an event"),
+        ({"died": 2}, {}, "other values than 0 and 1"),
+        ({}, {"strata": "age"}, "no column with categories"),
+        ({}, {"strata": "arms"}, "'arms'"),
+        ({}, {"curves": "age"}, "no covariate with categories"),
+        ({}, {"curves": "sex", "strata": "sex"}, "no covariate with categories"),
+        ({}, {"bins": 4000}, "grid 2666 or less"),
+        ({}, {"epsilon": 1.0}, "exact sums"),
+        ({}, {"event": None}, "name both columns"),
+        ({}, {"time": "age2"}, "is not a column"),
+        ({"months": -1.0}, {}, "negative"),
+    ],
+)
+def test_what_has_no_model_is_refused(
+    change: dict[str, Any], options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises((ParameterError, SchemaError), match=words):
+        cox(table().assign(**change), **{**asked(False), **options})
+
+
+def test_a_column_that_separates_events_is_named() -> None:
+    rows = table()
+    rows = rows.assign(flag=np.where(rows.died == 1, 0.0, 1.0))
+    with pytest.raises(ParameterError, match="flag separates the events"):
+        cox(rows, **asked(False))
+
+
+def test_a_column_that_others_determine_is_left_out() -> None:
+    rows = table()
+    found = cox(rows.assign(years=rows.age / 10), **asked(False))
+    due, _ = fitted(False, False)
+    assert math.isnan(found.coef[list(found.names).index("years")])
+    assert found.coef[0] == pytest.approx(due.coef[0], abs=1e-7) and "years" in found.notes[0]
+
+
+@pytest.mark.parametrize("model", ["kaplan-meier", "cox"])
+def test_the_command_writes_what_it_shows(model: str, tmp_path: Path) -> None:
+    table().drop(columns="entry").to_csv(tmp_path / "rows.csv", index=False)
+    own = ("--by", "arm") if model == "kaplan-meier" else ("--curves", "arm", "--strata", "sex")
+    files = ("--data", tmp_path / "rows.csv", "--time", "months", "--event", "died")
+    shown = cohort(
+        "survival", "--model", model, *own, *files, "--split", "by:site", "--out", tmp_path / "out"
+    )
+    assert shown.exit_code == 0, shown.output
+    told = json.loads((tmp_path / "out" / "survival.json").read_text())
+    assert told["EXACT SUMS"] and "EXACT SUMS" in shown.stderr
+    words = "log-rank" if model == "kaplan-meier" else "hazard ratio"
+    assert words in shown.stdout
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert "report.html" in names and len(names) == (5 if model == "kaplan-meier" else 6)
+    wrong = cohort("survival", "--model", model, "--strata", "sex", "--by", "arm", *files)
+    assert wrong.exit_code == 2 and "belongs to the other model" in wrong.stderr
+
+
+def test_pairs_of_one_bin_count_half() -> None:
+    cells = np.zeros((1, 3, 2, 2))
+    cells[0, 0, 1] = [0, 1]  # an event with the high score, before
+    cells[0, 1, 0] = [1, 1]  # one row of each
+    assert concordance(cells) == 0.75
+    assert math.isnan(concordance(0 * cells))
+
+
+def test_without_a_spread_of_times_there_is_no_test() -> None:
+    sums = RiskSums.first(np.ones((2, 1, 1, 3)))
+    square, p, whole = proportional(sums, np.eye(1), np.array([True]), np.ones(1))
+    assert np.isnan([*square, *p, *whole]).all()
+    assert independent(np.diag([1.0, 0.0, 2.0])).tolist() == [True, False, True]

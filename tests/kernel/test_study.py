@@ -1,0 +1,205 @@
+"""What rows add to the sums of a study, beside sums over rows one by one; and files with one line
+changed, which are found out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from parties.kernel.integers import symmetric
+from parties.kernel.sums.study import described, hazards, lifetimes
+from tests.kernel.mutants import mutant
+
+ROWS, D = 60, 6
+RNG = np.random.default_rng(5)
+X = np.clip(RNG.normal(size=(ROWS, D)), -1, 1)
+X[:, 2] = RNG.random(ROWS) < 0.3  # the indicator of column 0
+X[:, 3:5] = np.eye(3)[RNG.integers(0, 3, ROWS)][:, :2]  # two categories, and none of them
+X[:, 5] = 1.0
+STAY = np.column_stack(
+    [RNG.integers(0, 8, ROWS) / 7, RNG.random(ROWS) < 0.6, RNG.integers(0, 8, ROWS) / 7]
+)
+THETA, COVARIATES = np.array([0.7, -1.1]), (0, 1)
+
+
+def description(module: Any) -> None:
+    """Every cell, moment, group and site."""
+    y = (np.arange(ROWS) % 5 == 0).astype(float)
+    function = module.Described(
+        columns=((0, 1, 2, 4), (3, 2, 2, 0), (D, 2, -1, 0)), groups=(3, 4), sites=("b", "a")
+    )
+    found = function.exact_sum(X, y, "a").values.reshape(3, 3, -1)
+    table = np.zeros((3, 1 + 7 + 3 + 3))
+    for row, label in zip(X, y, strict=True):
+        own = table[0 if row[3] else 1 if row[4] else 2]
+        own[0] += 1
+        z = row[0] / 2
+        own[1 + (4 if row[2] else min(int((z + 0.5) * 4), 3))] += 1
+        own[6:8] += [0, 0] if row[2] else [z, z * z]
+        own[8 + (2 if row[2] else 0 if row[3] else 1 if row[4] else 2)] += 1
+        own[11 + int(label)] += 1
+    for k, due in enumerate((table, 0 * table, table)):
+        np.testing.assert_allclose(found[k], due, rtol=0, atol=ROWS * 2.0**-36)
+
+
+def life_tables(module: Any) -> None:
+    """A row is at risk after its entry and up to its exit; recorded or of equal width."""
+    for recorded, bins in ((True, 8), (False, 7), (False, 5)):
+        function = module.Lifetimes(bins=bins, recorded=recorded, late=True, groups=(3,))
+        found = function.exact_sum(X, STAY, "a").values.reshape(2, bins, 3)
+        table = np.zeros((2, bins, 3))
+        for row, (time, event, entry) in zip(X, STAY, strict=True):
+            at_risk = []
+            for k in range(bins):
+                if recorded:
+                    inside = 7 * entry + 0.5 < k < 7 * time + 0.5
+                else:  # from the bin that the entry is in to the one that the exit is in
+                    low, high = k / bins, (k + 1) / bins
+                    inside = entry < high - 1e-9 and (time > low + 1e-9 or k == time == 0)
+                if inside:
+                    at_risk.append(k)
+            if at_risk:
+                group = 0 if row[3] else 1
+                table[group, at_risk[-1], int(event)] += 1
+                if at_risk[0]:
+                    table[group, at_risk[0] - 1, 2] += 1
+        np.testing.assert_array_equal(found, table)
+
+
+def risk_sets(module: Any) -> None:
+    """Suffix sums are those over the rows at risk, by stratum; ties are sums over events."""
+    function = module.RiskSets(
+        theta=tuple(THETA), columns=COVARIATES, bins=8, recorded=True, row_norm=1.5, late=True,
+        strata=(3,),
+    )  # fmt: skip
+    table = function.exact_sum(X, STAY, "a").values.reshape(function.shape)
+    sets = np.cumsum(table[0, :, ::-1], axis=1)[:, ::-1]
+    due, ties = np.zeros_like(sets), np.zeros_like(sets)
+    for row, stay in zip(X, STAY, strict=True):
+        out, into = round(stay[0] * 7), round(stay[2] * 7)
+        x = row[list(COVARIATES)]
+        w = np.exp(x @ THETA)
+        part = w * np.concatenate([[1.0], x, symmetric.flat(np.outer(x, x))])
+        stratum = 0 if row[3] else 1
+        due[stratum, into + 1 : out + 1] += part
+        if stay[1] and into < out:
+            ties[stratum, out] += part
+    np.testing.assert_allclose(sets, due, atol=1e-9)
+    np.testing.assert_allclose(table[1], ties, atol=1e-9)
+
+
+def residuals(module: Any) -> None:
+    """Score residuals one by one, with Efron's weights; counts; curves of each level."""
+    y, strata, bins = STAY[:, :2], 1, 8
+    x, exits, events = X[:, list(COVARIATES)], np.rint(STAY[:, 0] * 7).astype(int), STAY[:, 1] > 0
+    w = np.exp(x @ THETA)
+    due = np.zeros((ROWS, 2))
+    tables = {name: np.zeros((bins, 1 if name in ("a", "ta") else 2)) for name in
+              ("a", "b", "ta", "tb", "c")}  # fmt: skip
+    for k in range(bins):
+        at_risk, dead = exits >= k, (exits == k) & events
+        n = int(dead.sum())
+        for one in range(n):
+            f = one / n
+            weight = w * at_risk - f * w * dead
+            total, mean = weight.sum(), weight @ x / weight.sum()
+            due += dead[:, None] * (x - mean) / n
+            due -= weight[:, None] * (x - mean) / total
+            tables["a"][k:] += 1 / total
+            tables["b"][k:] += mean / total
+            tables["ta"][k] += f / total
+            tables["tb"][k] += f * mean / total
+            tables["c"][k] += mean / n
+    hazard = np.linspace(0.1, 2.0, bins)
+    function = module.CoxRows(
+        theta=tuple(THETA), columns=COVARIATES, bins=bins, recorded=True, row_norm=1.5,
+        hazard=(tuple(hazard),), scores=(0.0, 1.0, 4), factor=(1,),
+        **{name: (tuple(each.ravel()),) for name, each in tables.items()},
+    )  # fmt: skip
+    outer, cells, curves = np.split(
+        function.exact_sum(X, y, "a").values, np.cumsum([3, strata * bins * 2 * 4])
+    )
+    np.testing.assert_allclose(outer, symmetric.flat(due.T @ due), atol=1e-12)
+    score = np.digitize(x @ THETA, [-0.6744897501960817, 0.0, 0.6744897501960817])
+    counts = np.zeros((bins, 2, 4))
+    np.add.at(counts, (exits, events.astype(int), score), 1)
+    np.testing.assert_array_equal(cells.reshape(counts.shape), counts)
+    for level, own in enumerate(curves.reshape(2, bins)):
+        risk = np.exp(x[:, 0] * THETA[0] + level * THETA[1])
+        np.testing.assert_allclose(own, np.exp(-np.outer(risk, hazard)).sum(axis=0), atol=1e-9)
+
+
+CHECKS: list[tuple[Callable[[Any], None], Any]] = [
+    (description, described),
+    (life_tables, lifetimes),
+    (risk_sets, hazards),
+    (residuals, hazards),
+]
+
+
+@pytest.mark.parametrize(("check", "module"), CHECKS, ids=lambda each: each.__name__)
+def test_sums_are_those_over_rows(check: Callable[[Any], None], module: Any) -> None:
+    check(module)
+
+
+@pytest.mark.parametrize(
+    ("check", "module", "old", "new"),
+    [
+        (description, described, "empty, count, chosen", "empty, 0, chosen"),
+        (description, described, "np.where(empty, 0.0, moment)", "moment"),
+        (description, described, "np.where(empty, bins,", "np.where(empty, 0,"),
+        (description, described, "if site == name", "if site != name"),
+        (description, described, "add(table, (group, 0)", "add(table, (0 * group, 0)"),
+        (description, described, "[1 - y, y]", "[y, 1 - y]"),
+        (life_tables, lifetimes, "counts = into < out", "counts = into <= out"),
+        (life_tables, lifetimes, "(np.floor(time * self.bins + NEAR) - 1)", "self.exit(time)"),
+        (life_tables, lifetimes, "np.ceil(time * self.bins - NEAR) - 1", "time * self.bins"),
+        (life_tables, lifetimes, "(group[entered], ", "(0 * group[entered], "),
+        (risk_sets, hazards, "(enter >= 0, 0, enter, -1)", "(enter >= 0, 0, enter, 1)"),
+        (risk_sets, hazards, "(dies, 1, leave, 1)", "(leave >= 0, 1, leave, 1)"),
+        (risk_sets, hazards, "of_each(own, w)", "of_each(own, w * w)"),
+        (residuals, hazards, "dies * w * tied", "0 * tied"),
+        (residuals, hazards, "x * a - b", "x * a"),
+        (residuals, hazards, "x * at(self.ta, out) - at(self.tb, out)", "x * at(self.ta, out)"),
+        (residuals, hazards, "x[rows][:, list(self.factor)]", "0 * x[rows][:, list(self.factor)]"),
+        (residuals, hazards, "event.astype(np.intp), score)", "0 * score, score)"),
+    ],
+)  # fmt: skip
+def test_a_changed_line_is_found_out(check: Any, module: Any, old: str, new: str) -> None:
+    with pytest.raises((AssertionError, IndexError)):
+        check(mutant(module, old, new))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"theta": ()}, "theta has 0"),
+        ({"theta": (1.0, 2e100)}, "theta: an entry"),
+        ({"columns": (0, 0)}, "named twice"),
+        ({"strata": (-1,)}, "places of features"),
+        ({"bins": 1}, "bins=1"),
+        ({"recorded": 1}, "true or false"),
+        ({"row_norm": 0.0}, "row_norm"),
+    ],
+)
+def test_fields_out_of_range_are_named(change: dict[str, Any], words: str) -> None:
+    given: dict[str, Any] = {"theta": (1.0, 0.0), "columns": (0, 1), "bins": 4, "recorded": False}
+    with pytest.raises(Exception, match=words):
+        hazards.RiskSets(**{**given, "row_norm": 1.0, **change})
+
+
+def test_a_grid_puts_times_where_they_end() -> None:
+    grid = lifetimes.Grid(10, False)
+    times = np.array([0.0, 0.05, 0.1, 0.1 + 1e-12, 0.11, 0.3, 1.0])
+    assert grid.exit(times).tolist() == [0, 0, 0, 0, 1, 2, 9]
+    assert grid.entry(times).tolist() == [-1, -1, 0, 0, 0, 2, 9]
+    # Whatever the range, an end of a bin belongs to it, and a recorded value to itself.
+    for bins in (7, 53, 200, 365):
+        ends = (np.arange(1, bins + 1) * (bins / bins) - 0.0) / bins
+        assert lifetimes.Grid(bins, False).exit(ends).tolist() == list(range(bins))
+        values = np.arange(bins) / (bins - 1)
+        assert lifetimes.Grid(bins, True).exit(values).tolist() == list(range(bins))
