@@ -95,7 +95,13 @@ class Policy:
         beside = {COVER: cover is not None, GRAM: plan.kind == GRAM}
         for need in (plan.protocol, *(name for name, is_due in beside.items() if is_due)):
             if need not in self.protocols:
-                raise PolicyError(refused(need, self.protocols))
+                cure = ""
+                if getattr(plan, "objective", {}).get("kind") == "second-moment":
+                    cure = (
+                        "; it sums the second moment that rows are to be whitened by, and without "
+                        'privacy update = "barrier", "nag" or "gd" under [training] needs none'
+                    )
+                raise PolicyError(refused(need, self.protocols) + cure)
         if plan.profile != "secure" and not self.allow_insecure:
             raise PolicyError(f"profile={plan.profile!r} is refused: only secure runs are allowed")
         if plan.profile == "secure" and plan.security_bits < self.min_security_bits:

@@ -18,11 +18,13 @@ from ciphercohort.job.layout import EVALUATION_SUM, INFERENCE_SUMS
 from ciphercohort.report.run_folder import RunFolder
 from ciphercohort.results.predict import ReleasedModel
 from ciphercohort.results.promise import Promise
-from ciphercohort.results.result import RunResult
+from ciphercohort.results.result import FAR, UNCONVERGED, Array, RunResult, scored
 from parties.reader.schema import Label, Schema
 from parties.reader.views import by_range
 from protocols.errors import ParameterError, PrivacyError
+from protocols.exchange.labels import RANGES_VIEW
 from protocols.plan.held_out import HeldOut
+from protocols.plan.published import REACH
 from protocols.plan.run_plan import RunPlan
 from protocols.privacy.calibrate.one_sum import plan_sum, whole_mu
 from protocols.privacy.certificates.mechanism import Mechanism
@@ -32,7 +34,7 @@ from protocols.statistics.evaluation.figures import LEAST
 from protocols.statistics.inference.budget import EVALUATION_SHARE, TRAINING_SHARE, left_mu
 from sims.party_process import PartySpec
 from sims.prepare import PreparedData
-from sims.simulated_sums import Sums, shards_by_range, with_shards
+from sims.simulated_sums import Sums, ranged, shards_by_range, with_shards
 
 Spent = tuple[Mechanism, ...]
 
@@ -70,6 +72,7 @@ def _evaluation_share(config: SimulationConfig) -> float:
 def follow(
     config: SimulationConfig,
     data: PreparedData,
+    whole: PreparedData,
     specs: Mapping[str, PartySpec],
     result: RunResult,
     before: RunPlan | None,
@@ -78,21 +81,23 @@ def follow(
 ) -> RunResult:
     """The result with what was asked for beside the model.
 
-    data: the rows that it was trained on; specs: owners with their whole tables; before: the plan
-    of the run that opened a second moment, if there was one; begin: is told of phases.
+    data: the rows that it was trained on; whole, specs: owners with their whole tables; before: the
+    plan of the run that opened a second moment, if there was one; begin: is told of phases.
     """
     plans = [plan for plan in (before, result.plan) if plan is not None and plan.privacy]
     spent = tuple(Mechanism.from_plan(plan, data.schema.norm_bound) for plan in plans)
     followed: dict[str, Sums] = {}
-    if config.evaluate:
-        begin("evaluation")
-        result, sums = _with_evaluation(config, specs, result, spent, folder)
-        followed["evaluation"] = sums
-        spent = (*spent, *sums.mechanisms)
-    if config.inference:
+    if config.inference or (config.ends_at_maximum and not data.schema.row_terms):
         begin("inference")
         result, sums = _with_inference(config, data, specs, result, spent, folder)
         followed["standard errors"] = sums
+        spent = (*spent, *sums.mechanisms)
+    if config.evaluate:
+        begin("evaluation")
+        seen = shards_by_range(whole, private=False) if result.view else whole.shards
+        own = with_shards(specs, seen)
+        result, sums = _with_evaluation(config, own, result, spent, folder)
+        followed["evaluation"] = sums
     return replace(result, promise=_promise(config, result, followed))
 
 
@@ -126,13 +131,14 @@ def _with_evaluation(
 ) -> tuple[RunResult, Sums]:
     """The released model on the rows that owners hold back, else a note why not; and its sums.
 
-    specs: owners with their whole tables; spent: so far.
+    specs: owners with their whole tables, as the model scores rows; spent: so far.
     """
     held_out, private = result.plan.held_out, config.epsilon is not None
     if held_out is None:
         raise AssertionError("an evaluation of rows that are held back needs some")
     model = ReleasedModel(
         schema=result.schema,
+        view=result.view,
         weights=result.weights,
         model=result.plan.model,
         session=result.plan.session,
@@ -141,7 +147,7 @@ def _with_evaluation(
     )
     sums = Sums(
         specs=specs,
-        schema=result.schema,
+        schema=model.encoding,
         wanted=sums_wanted(config.epsilon, config.delta, config.colluders),
         held_out=replace(held_out, judged=True),
         folder=folder.release / EVALUATION_SUM if folder else None,
@@ -152,8 +158,7 @@ def _with_evaluation(
             raise ParameterError(f"fewer than {LEAST} rows: figures would tell of single ones")
         mu = None
         if config.epsilon is not None:
-            share = math.sqrt(_evaluation_share(config))
-            mu = share * left_mu(config.epsilon, config.delta, spent)
+            mu = left_mu(config.epsilon, config.delta, spent)
         opened = sums.open(objective(model, private=private), mu)
     except (PrivacyError, ParameterError) as error:
         warning = f"no evaluation on rows that were held back: {error}"
@@ -186,10 +191,34 @@ def _with_inference(
         processes=config.processes,
     )
     try:
-        inference = infer_by(sums, data.schema, result.weights, result.plan.model, spent=spent)
+        share = 1 - _evaluation_share(config) if config.evaluate else 1.0
+        model = result.plan.model
+        inference = infer_by(sums, data.schema, result.weights, model, spent=spent, share=share)
     except (PrivacyError, ParameterError) as error:
         # The model has been trained and paid for; and so, perhaps, have some of the sums.
         warning = without_table(error, sums)
         return replace(result, warnings=(*result.warnings, warning)), sums
     inference = replace(inference, notes=(*result.unmet, *inference.notes))
-    return replace(result, inference=inference), sums
+    return _ended(replace(result, inference=inference), inference.weights, data), sums
+
+
+def _ended(result: RunResult, weights: Array, data: PreparedData) -> RunResult:
+    """With the estimates of its table for the model."""
+    own = by_range(data.schema)
+    x, _ = ranged(data.raw_test, own)
+    scores = scored(result.model, weights, x, result.test_y, data.schema, result.test_offset)
+    # What training has left is made up for.
+    told, public = (
+        tuple(w for w in words if not w.startswith((FAR, UNCONVERGED, REACH)))
+        for words in (result.warnings, result.public_warnings)
+    )
+    return replace(
+        result,
+        weights=weights,
+        trained=(result.weights, result.scores),
+        view=RANGES_VIEW,
+        own_x=x,
+        scores=scores,
+        warnings=told,
+        public_warnings=public,
+    )

@@ -103,7 +103,7 @@ def evaluate(
         if back
         else split_frames(known.schema, data, config.parties, split, root)
     )
-    shards = {name: encode_shard(frame, known.schema) for name, frame in frames.items()}
+    shards = {name: encode_shard(frame, known.encoding) for name, frame in frames.items()}
     held_out = back.judged if back else None
     sizes = {name: shard.rows for name, shard in shards.items()}
     if back:
@@ -115,7 +115,8 @@ def evaluate(
     if back:
         specs = {name: replace(spec, coins=back.coins(name)) for name, spec in specs.items()}
     folder = config.out / SUMS if config.out else None
-    sums = Sums(specs=specs, schema=known.schema, wanted=wanted, held_out=held_out, folder=folder)
+    own = known.encoding
+    sums = Sums(specs=specs, schema=own, wanted=wanted, held_out=held_out, folder=folder)
     task = objective(known, private=private, threshold=threshold, bins=bins, sites=shown)
     share = math.sqrt(0.5) if inference else 1.0
     mu = share * whole_mu(wanted) if private else None
@@ -133,7 +134,7 @@ def evaluate(
             folder=folder,
         )
         try:
-            about = infer_by(after, known.schema, known.weights, known.model, spent=sums.mechanisms)
+            about = infer_by(after, own, known.weights, known.model, spent=sums.mechanisms)
             result = replace(result, inference=about)
         except (PrivacyError, ParameterError) as error:
             # The evaluation has been made and paid for.

@@ -171,7 +171,8 @@ def public_schema(config: SimulationConfig) -> Schema | None:
     if not set(config.exclude) <= names:
         return None
     kept = tuple(column for column in schema.columns if column.name not in config.exclude)
-    return replace(schema, columns=kept, label=label) if kept else None
+    norm = None if config.is_unclipped else schema.row_norm
+    return replace(schema, columns=kept, label=label, row_norm=norm) if kept else None
 
 
 def _builtin(config: SimulationConfig) -> str:
@@ -253,7 +254,13 @@ def _schema(
         return inferred(train, predicted, notes, exclude=excluded)
     several = _several(config)
     return inferred(
-        train, predicted[0], notes, positive=config.positive, exclude=excluded, several=several
+        train,
+        predicted[0],
+        notes,
+        positive=config.positive,
+        exclude=excluded,
+        several=several,
+        row_norm=None if config.is_unclipped else "auto",
     )
 
 

@@ -114,21 +114,24 @@ def shards_by_range(data: PreparedData, *, private: bool) -> dict[str, Shard]:
     """Rows of a simulation, encoded by ranges."""
     schema = by_range(data.schema, private=private)
     kept = np.isin(data.schema.feature_names, schema.feature_names)
-    shift, scale = schema.affine()
     found, start = {}, 0
     for name, shard in data.shards.items():
         raw = data.raw[start : start + shard.rows]
         start += shard.rows
-        x = (raw[:, :-1][:, kept] - shift) / scale
-        beyond = (np.abs(x) > 1 + 1e-12).sum(axis=0)
+        x, beyond = ranged(raw[:, [*kept, True]], schema)
         outside = {n: int(c) for n, c in zip(schema.feature_names, beyond, strict=True) if c}
         found[name] = Shard(
-            x=np.column_stack([np.clip(x, -1.0, 1.0), raw[:, -1]]),
-            y=shard.y,
-            counts=ClampCounts(rows=shard.rows, outside=outside),
-            schema=schema,
+            x=x, y=shard.y, counts=ClampCounts(rows=shard.rows, outside=outside), schema=schema
         )
     return found
+
+
+def ranged(raw: Array, schema: Schema) -> tuple[Array, Array]:
+    """Rows in their own units as `by_range` encodes them; values beyond the range, by column."""
+    shift, scale = schema.affine()
+    x = (raw[:, :-1] - shift) / scale
+    beyond: Array = (np.abs(x) > 1 + 1e-12).sum(axis=0)
+    return np.column_stack([np.clip(x, -1.0, 1.0), raw[:, -1]]), beyond
 
 
 def encoded(

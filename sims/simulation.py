@@ -44,7 +44,7 @@ from protocols.exchange.transcript import Transcript
 from protocols.models.model import Model
 from protocols.models.registry import model_named
 from protocols.names import check_colluders_of_sums
-from protocols.plan.published import published
+from protocols.plan.published import published, reach_words
 from protocols.plan.run_plan import Member, RunPlan
 from protocols.privacy.calibrate.calibration import Calibration, calibrate
 from protocols.privacy.laws.seeded import SeededRandomness
@@ -187,7 +187,14 @@ def run(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent
             total_seconds=time.perf_counter() - started,
         )
         result = follow(
-            config, data, specs, result, before, folder, lambda name: both(Event("phase", name))
+            config,
+            data,
+            whole,
+            specs,
+            result,
+            before,
+            folder,
+            lambda name: both(Event("phase", name)),
         )
         if folder:
             folder.write(result)
@@ -271,6 +278,7 @@ def compare(
         *found.notes,
         *unproven_warnings(plan, data.schema.norm_bound),
         *missing_words(outcome.missing),
+        *filter(None, [reach_words(plan, outcome.weights)]),
     )
 
     def judged(model: Model, weights: Array, rows: Array = test.x) -> Figures:

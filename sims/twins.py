@@ -13,7 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ciphercohort.results.result import Course, Figures, shifted, with_offset
+from ciphercohort.results.result import (
+    FAR,
+    UNCONVERGED,
+    Course,
+    Figures,
+    shifted,
+    targets_of,
+    with_offset,
+)
 from parties.kernel.integers.symmetric import square
 from parties.verifier.objectives import open_contributor
 from protocols.errors import ParameterError
@@ -27,6 +35,7 @@ from protocols.rows.lffr_plan import LffrPlan
 from protocols.rows.plan import RowsPlan
 from protocols.sums.objectives import RowObjective
 from protocols.sums.plan import GradientPlan
+from sims.distance import MOST_ERRORS, farthest
 from sims.lffr_twin import run_lffr_twin
 from sims.party_process import PartySpec
 from sims.prepare import PreparedData
@@ -47,6 +56,7 @@ DOUBLINGS = 5
 """Of the iterations, in search of how many are enough."""
 MOST_WORK, OVERHEAD = 5e7, 2e4
 """Of that search for one number: iterations times entries of the rows, and as much for each."""
+KNOWN_ERRORS = ("logistic", "linear", "poisson")
 Specs = Mapping[str, PartySpec]
 
 
@@ -72,7 +82,29 @@ class Twin:
 
 def twin_of(plan: RunPlan, data: PreparedData, specs: Specs) -> Twin:
     """The plan in float64, with the parties' own noise."""
-    return _TWINS[type(plan)](plan, data, specs)
+    found = _TWINS[type(plan)](plan, data, specs)
+    return replace(found, warnings=(*_far(plan, data, found.weights), *found.warnings))
+
+
+def _far(plan: RunPlan, data: PreparedData, weights: Floats) -> tuple[str, ...]:
+    """Without noise, of models whose standard errors are known: how far coefficients are off.
+
+    A mean loss is near its least long before they are.
+    """
+    known = plan.model in KNOWN_ERRORS and plan.privacy is None
+    if not known or data.offsets.any() or len(weights) != data.rows.shape[1]:
+        return ()
+    best = OPTIMA[plan.model](data.rows, data.labels, data.row_weights).reshape(weights.shape)
+    counts = data.schema.label if plan.model == "poisson" else None
+    high = float((targets_of(counts).low + targets_of(counts).width)[0]) if counts else 1.0
+    found = farthest(plan.model, data.rows, data.labels, weights, best, data.row_weights, high)
+    if found is None or found.errors <= MOST_ERRORS:
+        return ()
+    return (
+        f"{FAR}: after {plan.rounds} iterations of {plan.figures()['update']} "
+        f"{found.words(data.schema.feature_names, weights, best)}; take --inference, which ends at "
+        "the maximum, more --iterations, or leave --update and --ridge out",
+    )
 
 
 def moment_in_plain(plan: GradientPlan, specs: Specs) -> Moment:
@@ -83,7 +115,7 @@ def moment_in_plain(plan: GradientPlan, specs: Specs) -> Moment:
         for name, spec in specs.items()
     }
     summed = run_in_plain(plan, owners, sources, np.zeros(plan.length), lambda t, w: None)
-    return Moment(square(summed), plan.noise_scales[0], plan.digest())
+    return Moment.of(square(summed), plan)
 
 
 def _course(plan: RunPlan, data: PreparedData) -> Course:
@@ -170,7 +202,7 @@ def _stopped_short(
     other = "another --update" if model.numeric else "a wider --interval"
     other = other if kind == fastest else f"--update {fastest}"
     return (
-        f"training has not converged: {plan.rounds} iterations of {kind} leave a mean loss of "
+        f"{UNCONVERGED}: {plan.rounds} iterations of {kind} leave a mean loss of "
         f"{reached:.4f} on the training rows, and {least:.4f} is possible; "
         f"{_more(plan, data, fine, other=other)}",
     )
@@ -224,7 +256,7 @@ def _gram(plan: GramPlan, data: PreparedData, specs: Specs) -> Twin:
         for s in specs.values()
     )
     course, sums = _course(plan, data), reduce(add, parts)
-    weights = run_gram_twin(plan.task, sums, course.record)
+    weights = run_gram_twin(plan.task, sums, lambda t, w: course.record(t, plan.decode(w)))
     encoded, counts = plan.fitted.encode(data.labels), data.row_weights[:, None]
     middle = (counts * encoded).sum(axis=0) / counts.sum()
     variance = np.mean(counts * (encoded - middle) ** 2, axis=0)
@@ -242,7 +274,7 @@ def _gram(plan: GramPlan, data: PreparedData, specs: Specs) -> Twin:
     own = unlearnt(plan.task, sums, weights) / whole
     cure = "" if own.max() <= MOST_UNLEARNT else _more(plan, data, fine)
     return Twin(
-        weights=weights,
+        weights=plan.decode(weights),
         iterations=tuple(course.metrics),
         warnings=_unconverged(plan, data.schema.label.names, own, cure),
     )
@@ -256,7 +288,7 @@ def _unconverged(
     if left[worst] <= MOST_UNLEARNT:
         return ()
     return (
-        f"training has not converged: {plan.rounds} iterations leave {left[worst]:.3f} of the "
+        f"{UNCONVERGED}: {plan.rounds} iterations leave {left[worst]:.3f} of the "
         f"variance of {names[worst]} unexplained that more of them explain; {cure}",
     )
 
@@ -329,7 +361,7 @@ def _moves_on(
         return moved(scores(rounds), rounds) <= MOST_MOVED
 
     return (
-        f"training has not converged: {LONGER} times the {plan.rounds} iterations of "
+        f"{UNCONVERGED}: {LONGER} times the {plan.rounds} iterations of "
         f"{plan.update['kind']} would change scores of the training rows by {share:.0%}; "
         f"{_more(plan, data, fine, LONGER + 1)}",
     )

@@ -6,6 +6,7 @@ Rows are encoded anew, by the schema's ranges alone: see `parties.reader.views`,
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -27,6 +28,7 @@ from ciphercohort.results.result import Array, targets_of
 from parties.reader.schema import Schema
 from parties.reader.views import row_norm
 from protocols.errors import ParameterError
+from protocols.models.poisson import Poisson
 from protocols.privacy.certificates.mechanism import Mechanism
 from protocols.privacy.certificates.sums import MECHANISM_SHARE
 from protocols.privacy.loss.accounting import GaussianEvent, compose
@@ -59,8 +61,9 @@ class Inference:
     coef, se: shape (outputs, names), NaN where the others determine a column; added: what privacy
     adds to the variance, the same shape; freedom: of the t distribution, inf for the normal; rows:
     N; rounds: secure sums; budget: epsilon and delta in all, None without privacy; mechanisms: of
-    the sums; notes: sentences for the reader; kept: others, which tell of rows, and which only a
-    simulation can say.
+    the sums; weights: the same model on rows of `by_range`, bias last, shape (d,) or (d, outputs),
+    0 where a column is left out; notes: sentences for the reader; kept: others, which tell of
+    rows, and which only a simulation can say.
     """
 
     model: str
@@ -74,6 +77,7 @@ class Inference:
     rounds: int
     budget: tuple[float, float] | None
     mechanisms: tuple[Mechanism, ...] = field(repr=False)
+    weights: Array = field(default_factory=lambda: np.zeros(0), repr=False)
     notes: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
 
@@ -173,8 +177,11 @@ def infer_by(
     model: str,
     *,
     spent: tuple[Mechanism, ...] = (),
+    share: float = 1.0,
 ) -> Inference:
     """The same, by any sums over rows of `by_range`, within their promise.
+
+    share: of what of the promise (mu^2) is left after `spent`.
 
     Raises:
         ParameterError, PrivacyError, CohortError: as `infer`.
@@ -185,7 +192,7 @@ def infer_by(
         )
     own, wanted, mu = sums.schema, sums.wanted, None
     if wanted.epsilon is not None:
-        mu = left_mu(wanted.epsilon, wanted.delta, spent)
+        mu = math.sqrt(share) * left_mu(wanted.epsilon, wanted.delta, spent)
     bound, notes = row_norm(schema), list[str]()
     freedom = math.inf
     if model == "linear":
@@ -234,9 +241,21 @@ def infer_by(
         rounds=len(sums.done),
         budget=None if wanted.epsilon is None else (wanted.epsilon, wanted.delta),
         mechanisms=sums.mechanisms,
+        weights=_weights(schema, own, estimates, model),
         notes=tuple(notes),
         kept=tuple(sums.notes),
     )
+
+
+def _weights(schema: Schema, own: Schema, estimates: Sequence[Estimate], model: str) -> Array:
+    """On rows of all columns of `by_range`; own: of the estimates."""
+    names = schema.feature_names
+    places = [*(names.index(name) for name in own.feature_names), len(names)]
+    found: Array = np.zeros((len(names) + 1, len(estimates)))
+    found[places] = np.nan_to_num([each.theta for each in estimates]).T
+    if model == "poisson":
+        found[-1] += Poisson().radius
+    return found[:, 0] if model == "logistic" else found
 
 
 def _newton(sums: SumSeries, model: str, theta: Array, bound: float, high: float) -> Estimate:

@@ -77,7 +77,7 @@ def objective(
             f"threshold={threshold:g} of several classes: the likeliest is called; leave it out"
         )
     weights = model.weights[None] if model.weights.ndim == 1 else model.weights.T
-    bound, centre = model.schema.norm_bound, math.log(threshold / (1 - threshold))
+    bound, centre = model.encoding.norm_bound, math.log(threshold / (1 - threshold))
     reach = bound * float(np.linalg.norm(weights, axis=1).max()) + abs(centre)
     if several:
         # Log-odds of a probability, of scores that differ by at most twice that.
@@ -94,6 +94,7 @@ def objective(
         exact=not private,
         row_norm=bound,
         sites=sites,
+        of_ranges=bool(model.view),
     )
     length = task.length(weights.shape[1])
     if length > LONGEST:

@@ -14,6 +14,7 @@ from ciphercohort.deploy import flower_commands
 from ciphercohort.deploy.check import check_deployed
 from ciphercohort.deploy.deployed import (
     DeployedRun,
+    ends_at_maximum,
     finished_run,
     following,
     is_first,
@@ -38,6 +39,7 @@ from coordinator.errors import AbortedError
 from coordinator.settings import SESSIONS, Settings
 from coordinator.status import sessions
 from parties.reader.schema import Schema
+from protocols.errors import CohortError
 from protocols.exchange.cards import Card
 from protocols.exchange.messages import public_bytes
 from protocols.exchange.serialise import to_plain
@@ -161,6 +163,10 @@ class Coordinator(Background):
             session: go on with this one, which was interrupted.
             tell: is told of sessions, phases, and of parties that it waits for.
 
+        Without privacy, and where neither update nor ridge is asked for, exact sums follow, each a
+        session of its own: the model is then the maximum likelihood, with its table of
+        coefficients. An owner that refuses them leaves the model as trained.
+
         Raises:
             AbortedError: the run ended without a model; the message says why, `culprit` by whom.
             CohortError: no plan can be certified, or parties are not connected in time.
@@ -171,7 +177,16 @@ class Coordinator(Background):
             name = following(self.settings, name) or self._begin(name)
             tell("the second moment is summed; training follows on whitened rows")
             see(name)
-        return finished_run(self.settings, name)
+        run = finished_run(self.settings, name)
+        if ends_at_maximum(self.settings, run.plan):
+            tell("exact sums at the trained model follow, which end at the maximum likelihood")
+            try:
+                found = infer_deployed(self.settings, run.model, see, epsilon=None)[1]
+            except CohortError as error:
+                tell(f"the model stays as trained: {error}")
+            else:
+                run = finished_run(self.settings, name, found)
+        return run
 
     def run_on(
         self,

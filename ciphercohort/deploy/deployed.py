@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ciphercohort.after.inference import Inference
 from ciphercohort.job.config import SimulationConfig
 from ciphercohort.job.figures import check_kind, figures_of, new_draw, settled
 from ciphercohort.job.inputs import GIVEN, with_inputs
@@ -30,10 +31,11 @@ from coordinator.settings import SCHEMA, Settings
 from coordinator.status import read_status
 from parties.reader.schema import Schema
 from protocols.errors import ParameterError
+from protocols.exchange.labels import RANGES_VIEW
 from protocols.exchange.serialise import from_plain
 from protocols.exchange.transcript import verify
 from protocols.plan.kinds import plan_from_dict
-from protocols.plan.published import published
+from protocols.plan.published import published, reach_words
 from protocols.plan.run_plan import Member, RunPlan
 from protocols.privacy.calibrate.calibration import calibrate
 from protocols.privacy.calibrate.figures import Wanted
@@ -150,8 +152,17 @@ class DeployedRun(Shown):
         return f"DeployedRun({self.session}: {run_words(self.plan)})"
 
 
-def finished_run(settings: Settings, session: str) -> DeployedRun:
+def ends_at_maximum(settings: Settings, plan: RunPlan) -> bool:
+    """Whether exact sums follow a training: it has no noise, and nothing else was asked for."""
+    parties = len(plan.members)
+    config = SimulationConfig(parties=parties, **settings.training)
+    return config.ends_at_maximum and plan.privacy is None and not plan.row_terms
+
+
+def finished_run(settings: Settings, session: str, table: Inference | None = None) -> DeployedRun:
     """Write the documents of a finished session, see `Release.documents`, and its report.
+
+    table: of coefficients, at which the model is to end; None: it stays as trained.
 
     model.json is in the data's own units; certificate.json is of a run with privacy; report.html
     and run.json are of a run whose costs were kept.
@@ -165,11 +176,14 @@ def finished_run(settings: Settings, session: str) -> DeployedRun:
     private = plan.privacy is not None
     found = Mechanism.from_plan(plan, schema.norm_bound).certificate if private else None
     weights, scaling = published(plan, released, schema.bias)
+    told = reach_words(plan, released)
     release = Release(
         plan=plan,
         schema=schema,
         schema_from=GIVEN,
-        weights=weights,
+        weights=weights if table is None else table.weights,
+        view="" if table is None else RANGES_VIEW,
+        inference=None if table is None else table.released(),
         released=released,
         scaling=scaling,
         transcript_head=transcript_head(folder),
@@ -178,6 +192,7 @@ def finished_run(settings: Settings, session: str) -> DeployedRun:
         costs=costs,
         missing=_outcome(folder)["missing"],
         exact_sums=plan.opens_exact_sums,
+        notes=(told,) if told and table is None else (),
     )
     for name, text in release.documents().items():
         write_text(folder / name, text)

@@ -10,6 +10,7 @@ from ciphercohort.after.sums import Opened, sums_wanted
 from ciphercohort.deploy.deployed import UNKNOWN, agreed_and_opened, shared_schema, transcript_head
 from ciphercohort.job.figures import figures_of
 from ciphercohort.results.predict import ReleasedModel
+from ciphercohort.results.result import encoding_of
 from coordinator.deployment import OUTCOME
 from coordinator.settings import Settings
 from protocols.errors import ParameterError
@@ -44,7 +45,7 @@ def evaluation_plan(
         ParameterError: the model is for another schema, no rows were held back from its training,
             or a name is no party's, or a site's that is too small.
     """
-    cards, schema = settings.cards(), shared_schema(settings, model)
+    cards, schema = settings.cards(), encoding_of(shared_schema(settings, model), model.view)
     if rows not in (ALL, HELD_OUT):
         raise ParameterError(f"rows={rows!r} is not {ALL} or {HELD_OUT}")
     held_out = None
@@ -114,7 +115,7 @@ def finished_evaluation(
     opened = Opened(
         plan=plan,
         values=values,
-        norm_bound=model.schema.norm_bound,
+        norm_bound=model.encoding.norm_bound,
         head=transcript_head(folder),
     )
     found = judged(model, opened, noise="system" if plan.privacy else "none", least=least)

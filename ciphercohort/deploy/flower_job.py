@@ -27,11 +27,13 @@ from flwr.serverapp import Grid, ServerApp
 
 from ciphercohort.deploy.deployed import (
     DeployedRun,
+    ends_at_maximum,
     finished_run,
     following,
     is_first,
     plan_template,
 )
+from ciphercohort.deploy.inference import infer_deployed
 from ciphercohort.job.config import DEPLOY, training_fields
 from ciphercohort.job.layout import CERTIFICATE, FACTS, MODEL, PLAN, REPORT, TRANSCRIPT
 from ciphercohort.job.options import FilePath, option_name
@@ -42,8 +44,9 @@ from coordinator.deployment import create_session, serve_session
 from coordinator.flower_app import RELAY_ATTEMPTS, GridTransport
 from coordinator.flower_waits import shorten_waits
 from coordinator.settings import Settings
+from coordinator.status import read_status
 from parties.reader.schema import Schema
-from protocols.errors import ParameterError, ProtocolError
+from protocols.errors import CohortError, ParameterError, ProtocolError
 from protocols.exchange.cards import Card
 from protocols.exchange.documents import parse_json, read, suggest, to_toml
 from protocols.exchange.messages import new_signing_key, public_bytes
@@ -308,7 +311,21 @@ def _trained(settings: Settings, sites: _Sites, session: str) -> DeployedRun:
         log.info("the second moment is summed; training follows on whitened rows")
         name = following(settings, name) or _begin(settings, name)
         _serve(settings, sites, name)
-    return finished_run(settings, name)
+    run = finished_run(settings, name)
+    if not ends_at_maximum(settings, run.plan):
+        return run
+
+    def see(sum_of: str) -> dict[str, Any]:
+        _serve(settings, sites, sum_of)
+        return read_status(settings.session_folder(sum_of)) or {}
+
+    log.info("exact sums at the trained model follow, which end at the maximum likelihood")
+    try:
+        found = infer_deployed(settings, run.model, see, epsilon=None)[1]
+    except CohortError as error:
+        log.warning("the model stays as trained: %s", error)
+        return run
+    return finished_run(settings, name, found)
 
 
 def _begin(settings: Settings, before: str | None = None) -> str:

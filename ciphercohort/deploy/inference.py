@@ -21,6 +21,7 @@ from ciphercohort.deploy.deployed import (
     shared_schema,
     transcript_head,
 )
+from ciphercohort.job.config import DEFAULT_DELTA
 from ciphercohort.job.layout import INFERENCE, TABLE
 from ciphercohort.results.documents import to_json, write_text
 from ciphercohort.results.exact_sums import exact_fields
@@ -116,8 +117,8 @@ def infer_deployed(
     drive: Drive,
     *,
     epsilon: float | None,
-    delta: float,
-    colluders: int,
+    delta: float = DEFAULT_DELTA,
+    colluders: int = 0,
     first: str | None = None,
 ) -> tuple[Path, Inference]:
     """A table of coefficients at a model, over the rows of all admitted parties.
@@ -136,7 +137,7 @@ def infer_deployed(
     held_out = trained[0].held_out if trained else None
     wanted = sums_wanted(epsilon, delta, colluders)
     sums = DeployedSums.of(settings, drive, own, wanted, first, held_out)
-    found = infer_by(sums, schema, model.weights, model.model)
+    found = infer_by(sums, model.encoding, model.weights, model.model)
     promise = {"epsilon": epsilon, "delta": delta, "colluders": colluders}
     body = {
         **exact_fields(epsilon is None),

@@ -17,12 +17,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ciphercohort.job.config import SimulationConfig
 from ciphercohort.job.inputs import GIVEN, INFERRED, InferredSchemaWarning, unmet
-from ciphercohort.results.result import RunResult
+from ciphercohort.results.result import FAR, UNCONVERGED, RunResult, encoding_of
 from parties.reader.schema import Schema
 from parties.reader.shard import encode_scored, encode_shard
 from parties.reader.table import read_table
@@ -65,6 +66,7 @@ class FederatedEstimator(BaseEstimator, ABC):
     random_state: Any
     verbose: int
     out: str | os.PathLike[str] | None
+    ledger: str | os.PathLike[str] | None
 
     @abstractmethod
     def _choose_columns(self, given: Schema | None) -> Columns: ...
@@ -141,9 +143,11 @@ class FederatedEstimator(BaseEstimator, ABC):
             warnings.warn(told, InferredSchemaWarning, stacklevel=2)
         data = shards.encode(tables, schema, self.schema_from_, notes)
         result = run(config, data, root, self._report)
+        for told in (w for w in result.warnings if w.startswith((FAR, UNCONVERGED))):
+            warnings.warn(told, ConvergenceWarning, stacklevel=2)
         self._keep(result)
         self.n_iter_ = result.plan.rounds
-        self.schema_ = result.schema
+        self.schema_, self._view = result.schema, result.view
         self.notes_ = list(result.notes)
         self.result_ = result
         return self
@@ -180,7 +184,7 @@ class FederatedEstimator(BaseEstimator, ABC):
             frame[known.name] = np.asarray(offset)
         elif offset is not None:
             raise DataError("the model was trained without offsets: leave offset out")
-        x, added = encode_scored(frame, self.schema_)
+        x, added = encode_scored(frame, encoding_of(self.schema_, self._view))
         scores: Array = (x @ self._weights).T + added
         return scores.T
 
@@ -205,6 +209,7 @@ class FederatedEstimator(BaseEstimator, ABC):
             seed=_seed(self.random_state),
             profile=self.profile,
             out=self.out,  # type: ignore[arg-type]
+            ledger=None if self.epsilon is None else self.ledger,  # type: ignore[arg-type]
             **self._options(),
         )
 

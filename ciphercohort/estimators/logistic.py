@@ -53,7 +53,8 @@ class FederatedLogisticRegression(ClassifierMixin, FederatedEstimator):
             whatever `parties` says. Not for `fit(shards)`.
         protocol: "encrypted-rows", "encrypted-model" or "secure-aggregation".
         update: "" for the usual one: with epsilon "quadratic-gd", few steps on rows that a private
-            sum has whitened; else "barrier"; with C "nag-opt"; or another of `cohort simulate
+            sum has whitened; else "nag" on such rows, and then the maximum likelihood, by exact
+            sums; with C "nag-opt"; or another of `cohort simulate
             --update`.
         multi_class: of three or more classes: "softmax", one model of all of them, or
             "one-vs-rest", a model of each.
@@ -79,6 +80,10 @@ class FederatedLogisticRegression(ClassifierMixin, FederatedEstimator):
             so two runs differ by the error of CKKS.
         verbose: 0 silent, 1 phases, 2 iterations, on stderr.
         out: folder for plan, model, transcript and report; None: none is written.
+        ledger: folder with a ledger per owner, by name, in which every fit counts, those of a
+            cross-validation or a `GridSearchCV` as well: one that would overdraw the budget, the
+            promise of the first fit or what budget.json there grants, is refused. None: none is
+            kept, and what fits cost together is up to you.
 
     Attributes:
         coef_: float64 array, shape (1, features), over `schema_.feature_names` (categories are
@@ -145,6 +150,7 @@ class FederatedLogisticRegression(ClassifierMixin, FederatedEstimator):
         random_state: Any = None,
         verbose: int = 0,
         out: str | os.PathLike[str] | None = None,
+        ledger: str | os.PathLike[str] | None = None,
     ) -> None:
         self.__dict__.update({k: v for k, v in locals().items() if k != "self"})
 
@@ -215,6 +221,7 @@ class FederatedLogisticRegression(ClassifierMixin, FederatedEstimator):
                 notes,
                 positive=positive,
                 several=positive is None,
+                row_norm=None if self._config(2, "even").is_unclipped else "auto",
                 **self._beside,
             )
         self._model = self.multi_class if several else "logistic"
@@ -266,6 +273,6 @@ class FederatedLogisticRegression(ClassifierMixin, FederatedEstimator):
     def _keep(self, result: RunResult) -> None:
         several, released = result.model.several, result.weights
         self._weights = released[:, self._order] if several else released
-        coef, intercept = coefficients(result.schema, self._weights, self._model)
+        coef, intercept = coefficients(result.encoding, self._weights, self._model)
         self.coef_, self.intercept_ = self._sign * coef, self._sign * intercept
         self.classes_ = self._classes

@@ -43,7 +43,7 @@ class FederatedRegression(RegressorMixin, FederatedEstimator):
             error; or "poisson": one target that counts from 0, without privacy. For the last two
             owners encrypt rows.
         parties: as of `FederatedLogisticRegression`, and so are epsilon, delta, colluders, schema,
-            profile, random_state, verbose and out.
+            profile, random_state, verbose, out and ledger.
         split: "even" or "by:COLUMN".
         iterations: None: 30, of "lffr" with privacy 10.
         ridge: weight of the squared coefficients (scaled units) beside the mean squared error;
@@ -106,6 +106,7 @@ class FederatedRegression(RegressorMixin, FederatedEstimator):
         random_state: Any = None,
         verbose: int = 0,
         out: str | os.PathLike[str] | None = None,
+        ledger: str | os.PathLike[str] | None = None,
     ) -> None:
         self.__dict__.update({k: v for k, v in locals().items() if k != "self"})
 
@@ -174,7 +175,7 @@ class FederatedRegression(RegressorMixin, FederatedEstimator):
 
     def _keep(self, result: RunResult) -> None:
         self._weights, self._model = result.weights, result.plan.model
-        coef, intercept = coefficients(result.schema, result.weights, result.plan.model)
+        coef, intercept = coefficients(result.encoding, result.weights, result.plan.model)
         self.coef_: Any = coef[0] if self._flat else coef
         self.intercept_: Any = float(intercept[0]) if self._flat else np.asarray(intercept)
 

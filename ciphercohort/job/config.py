@@ -146,9 +146,9 @@ class TrainingOptions:
     )
     update: str = option(
         "",
-        "Update rule. Default: with privacy quadratic-gd, on rows that a private sum has whitened; "
-        "else barrier, of numeric targets nag, or gd, lffr with privacy gd; of softmax and "
-        f"one-vs-rest nag-opt with privacy, else nag. Everywhere: {', '.join(ANYWHERE)}. "
+        "Update rule. Default: on rows that a private sum has whitened, with privacy "
+        "quadratic-gd, else nag; of numeric targets nag, or gd, lffr with privacy gd; of softmax "
+        f"and one-vs-rest nag-opt with privacy, else nag. Everywhere: {', '.join(ANYWHERE)}. "
         f"secure-aggregation alone: {', '.join((*VARIANTS, *IN_THE_CLEAR))}; of linear scd.",
         of=" or ".join((*CLASSIFIERS, "poisson", ENCRYPTED_MODEL, SECURE_AGGREGATION)),
     )
@@ -210,6 +210,15 @@ class TrainingOptions:
     )
     mechanism: str = of_sums(
         "gaussian", f"Privacy noise: {' or '.join(NOISES)}.", choices=tuple(NOISES)
+    )
+    moment_epsilon: float | None = option(
+        None,
+        "Promise of the noisy sum of products of columns that whitens the rows of a run without "
+        "privacy, for it alone. Default: 1 where no --update is asked for, else they stay as they "
+        "are.",
+        above=0,
+        of=" or ".join(UNDER_CKKS),
+        cure=": leave it out",
     )
     seed: int | None = option(None, "Repeatable split and noise: NOT PRIVATE.")
     held_out: float = option(
@@ -305,8 +314,14 @@ class OutputOptions:
 
     inference: bool = option(
         False,
-        "Standard errors, intervals and odds ratios, by secure sums at the released model. With "
-        "privacy they take half of the budget.",
+        "Standard errors, intervals and odds ratios, by secure sums at the trained model; the "
+        "model that is released is that of this table. With privacy they take half of the budget.",
+    )
+    as_trained: bool = option(
+        False,
+        "Release the model as trained. Without privacy, and with --inference, it else ends at the "
+        "estimates of its table: without privacy the maximum likelihood, by a few exact secure "
+        "sums, where no --update and no --ridge is asked for.",
     )
     evaluate: bool = option(
         False,
@@ -360,6 +375,11 @@ class SimulationConfig(
                 f"inference with model={self.model!r}: standard errors are known of "
                 f"{', '.join(WITH_INFERENCE)}"
             )
+        if self.inference and self.as_trained:
+            raise ParameterError(
+                "as_trained with inference: the model of a run is that of its table of "
+                "coefficients; leave one of them out"
+            )
         if self.evaluate and not self.held_out:
             raise ParameterError(
                 "evaluate needs rows that training does not use: add --held-out 0.2"
@@ -371,6 +391,18 @@ class SimulationConfig(
     def is_regression(self) -> bool:
         """Whether numeric targets are predicted."""
         return model_named(self.model).numeric
+
+    @property
+    def is_unclipped(self) -> bool:
+        """Whether rows stay as long as they are, where the schema is not given: nothing asks."""
+        asked = self.update or self.epsilon is not None or self.protocol not in UNDER_CKKS
+        return not asked and self.model == "logistic" and self.batches == 1
+
+    @property
+    def ends_at_maximum(self) -> bool:
+        """Whether exact sums follow a training without privacy, though no table is asked for."""
+        asked = self.update or self.ridge or self.epsilon is not None or self.as_trained
+        return not asked and self.model in WITH_INFERENCE
 
     def for_training(self) -> SimulationConfig:
         """With what is left of the promise for training, where what follows takes its part."""

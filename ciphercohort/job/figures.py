@@ -6,10 +6,13 @@ import secrets
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
+
 from ciphercohort.job.config import SimulationConfig
-from parties.reader.schema import Classes, Label, Schema, Targets
+from parties.reader.schema import Classes, Label, NumericColumn, Schema, Targets
 from protocols.errors import SchemaError
 from protocols.models.registry import model_named
+from protocols.numerics.whitening import Usual
 from protocols.plan.held_out import HeldOut
 from protocols.privacy.calibrate.calibration import Calibration, calibrate
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
@@ -18,6 +21,9 @@ from protocols.steps.second_moment import Evidence
 
 ENTRY_BOUND = {"range": 1.0, "standard": 2.0}
 """Bound on an entry of an encoded row, the bias included, where rows are not clipped."""
+
+UNSURE = 0.5
+"""Spread of an encoded column of which nothing is known."""
 
 KINDS: Mapping[type, str] = {
     Label: "a label of two values",
@@ -56,7 +62,30 @@ def figures_of(
         entry_bound=1.0 if schema.row_norm is not None else ENTRY_BOUND[schema.scaling],
         outputs=1 if isinstance(schema.label, Label) else schema.label.outputs,
         schema=stated,
+        typical=usual_of(schema),
     ).holding(held_out)
+
+
+def usual_of(schema: Schema) -> Usual:
+    """What encoded rows are like, from typical values and spreads, categories alike.
+
+    A number without a typical value is about in the middle of its range, with a spread of half of
+    that to either side; a category's spread is at most 1/2.
+    """
+    shifts, scales = (values.tolist() for values in schema.affine())
+    found = list[tuple[float, float]]()
+    for column in schema.columns:
+        middle, spread = 1 / len(column.features), UNSURE
+        own = [(middle, spread)] * len(column.features)
+        if isinstance(column, NumericColumn):
+            shift, scale = shifts[len(found)], scales[len(found)]
+            if column.typical is not None and column.spread is not None:
+                own[0] = (column.typical - shift) / scale, column.spread / scale
+            else:
+                own[0] = 0.0, UNSURE
+        found += own
+    middles, spreads = np.array(found).T * schema.bias
+    return Usual(middles=tuple(middles.tolist()), spreads=tuple(spreads.tolist()), bias=schema.bias)
 
 
 def check_kind(schema: Schema, name: str) -> None:
@@ -92,5 +121,4 @@ def settled(
     """
     figures = figures_of(schema, rows_by_party, evidence.plan.held_out)
     matrix, _ = evidence.opened()
-    moment = Moment(matrix, evidence.plan.noise_scales[0], evidence.plan.digest())
-    return calibrate(figures, wanted, moment)
+    return calibrate(figures, wanted, Moment.of(matrix, evidence.plan))

@@ -124,10 +124,12 @@ class DeployOptions(TypedDict, total=False):
     delta: float | None
     colluders: int | None
     no_privacy: bool
+    moment_epsilon: float | None
     cover: int | None
     held_out: float | None
     profile: str | None
     ring_dim: int | None
+    as_trained: bool | None
 
 
 class PlanOptions(DeployOptions, total=False):

@@ -110,7 +110,7 @@ def shortened(plan: RunPlan, rounds: int | None = None) -> RunPlan:
         rule: Any = plan.rule  # type: ignore[attr-defined]
         changes["update"] = replace(rule, rounds=rounds).to_dict()
     if "whitening" in known:
-        changes |= {"whitening": None, "moment_plan": ""}
+        changes |= {"whitening": None, "moment_plan": "", "moment_privacy": None}
     if "slot_bound" in known:
         cover = plan.cover and min(plan.cover, parties - 1)
         changes |= {"slot_bound": None, "cover": cover}

@@ -137,7 +137,7 @@ def _looks(result: RunResult) -> tuple[tuple[Array, str, str, str, float], ...]:
     return (
         (result.test_scores(result.optimum_weights, raw=True), GREEN, "--", "without privacy", 1.8),
         (result.test_scores(result.twin_weights), BLUE, "-", "plaintext twin", 1.8),
-        (result.test_scores(result.weights), VERMILLION, ":", "decrypted model", 2.8),
+        (result.own_scores(), VERMILLION, ":", "decrypted model", 2.8),
     )
 
 

@@ -34,6 +34,7 @@ from ciphercohort.results.documents import model_fields, to_json
 from ciphercohort.results.exact_sums import MARK, exact_fields
 from ciphercohort.results.plan_figures import privacy_figures
 from ciphercohort.results.promise import WHOLE, Promise
+from ciphercohort.results.result import encoding_of
 from coordinator.costs import Costs
 from parties.reader.schema import Classes, Label, Schema
 from protocols.models.model import Model
@@ -106,7 +107,7 @@ class Release:
     where they are not kept; promise: of all that the run opened; missing: parties that
     others stood in for; notes: sentences that follow from public figures; inference: {rows,
     about}; evaluation: as evaluation.json has it; exact_sums: whether sums over rows were
-    opened without noise.
+    opened without noise; view: of the rows that the weights are for, see `encoding_of`.
     """
 
     plan: RunPlan
@@ -125,6 +126,12 @@ class Release:
     inference: Mapping[str, Any] | None = field(default=None, repr=False)
     evaluation: Mapping[str, Any] | None = field(default=None, repr=False)
     exact_sums: bool = False
+    view: str = ""
+
+    @property
+    def encoding(self) -> Schema:
+        """By which rows are scaled before the model scores them."""
+        return encoding_of(self.schema, self.view)
 
     @property
     def unmet(self) -> tuple[str, ...]:
@@ -176,8 +183,9 @@ class Release:
             "version": 1,
             **({"INSECURE": INSECURE} if self.insecure else {}),
             **exact_fields(self.exact_sums),
-            **model_fields(self.schema, self.weights, self.plan.model),
+            **model_fields(self.encoding, self.weights, self.plan.model),
             "weights": self.weights.tolist(),
+            **({"view": self.view} if self.view else {}),
             "released": self.released.tolist(),
             "scaling": asdict(self.scaling) if self.scaling else None,
             "schema": self.schema.to_dict(),
@@ -186,11 +194,18 @@ class Release:
             "transcript": self.transcript_head,
             "security_bits": self.plan.security_bits,
             "privacy": privacy_figures(self.plan),
+            **self._moment(),
             **self._whole(),
             "inputs": stated(self.schema_from),
             "unmet": list(self.unmet),
             "noise": self.noise,
         }
+
+    def _moment(self) -> dict[str, Any]:
+        """Promise of the sum that whitened the rows of a run without privacy."""
+        moment = getattr(self.plan, "moment_privacy", None)
+        fields = ("epsilon", "delta", "colluders")
+        return {"second_moment": {f: getattr(moment, f) for f in fields}} if moment else {}
 
     def _whole(self) -> dict[str, Any]:
         return {WHOLE: self.promise.to_dict()} if self.promise else {}
@@ -245,6 +260,7 @@ class Release:
             missing=result.missing,
             notes=result.public_warnings,
             exact_sums=result.exact_sums,
+            view=result.view,
             inference=table.released() if table else None,
             evaluation=found.released() if found else None,
         )
@@ -278,6 +294,7 @@ class Release:
             missing=tuple(facts["missing"]),
             notes=tuple(facts["notes"]),
             exact_sums=MARK in model,
+            view=model.get("view", ""),
             inference=_with_limits(inference) if inference else None,
             evaluation=evaluation,
         )

@@ -131,10 +131,12 @@ def privacy(release: Release) -> dict[str, Any]:
 
 def coefficient_table(release: Release) -> dict[str, Any]:
     """The features with the largest effect on any output, in the data's own units."""
-    coef, intercept = coefficients(release.schema, release.weights, release.plan.model)
+    coef, intercept = coefficients(release.encoding, release.weights, release.plan.model)
     names, many = release.schema.feature_names, bool(release.outputs)
     # Of a step of a column before `row_norm` divides the row, shape (d - 1, outputs).
-    effects = release.weights[:-1].reshape(len(names), -1) / (release.schema.row_norm or 1)
+    effects = release.weights[:-1].reshape(len(names), -1) / (release.encoding.row_norm or 1)
+    # Of a label: of rows that are shortened, or of a corrected score, nothing is per unit.
+    per_unit = many or (release.encoding.row_norm is None and release.scaling is None)
     largest = np.abs(effects).max(axis=1)
     order = np.argsort(-largest, kind="stable")[:MOST_COEFFICIENTS]
     few = f"the {len(order)} with the largest effect of {len(names)}; all are in model.json"
@@ -147,18 +149,27 @@ def coefficient_table(release: Release) -> dict[str, Any]:
         effect = float(effects[k, 0])
         drawn = bar(abs(effect) / (float(largest.max()) or 1.0), effect < 0)
         ratio = math.exp(min(coef[0, k], LARGEST_LOG))
-        rows.append((fragment(names[k], drawn), *cells, number(ratio), number(effect)))
-    rows.append(("Intercept", *map(number, intercept), *([] if many else ["", ""])))
+        of_units = (*cells, number(ratio)) if per_unit else ()
+        rows.append((fragment(names[k], drawn), *of_units, number(effect)))
+    blank = [] if many else ["", ""]
+    rows += [("Intercept", *map(number, intercept), *blank)] if per_unit else []
     head = ["Feature", *release.outputs]
     if not many:
         towards = getattr(release.schema.label, "positive", "")
         head = [
             f"Feature, and its effect as a bar (blue: towards {towards}, orange: away)",
-            "Coefficient [log-odds per unit of the column]",
-            "Odds ratio [per unit of the column]",
+            *(
+                [
+                    "Coefficient [log-odds per unit of the column]",
+                    "Odds ratio [per unit of the column]",
+                ]
+                if per_unit
+                else []
+            ),
             "Effect [log-odds per step]",
         ]
-    return {"head": head, "rows": rows, "shown": few if len(order) < len(names) else "all of them"}
+    shown = few if len(order) < len(names) else "all of them"
+    return {"head": head, "rows": rows, "shown": shown, "per_unit": per_unit}
 
 
 def held_out_table(found: Mapping[str, Any]) -> dict[str, Any]:

@@ -90,7 +90,7 @@ def confusion(result: RunResult) -> NDArray[np.int64]:
     model = model_of(Classifier, result.plan.model)
     found: NDArray[np.int64] = confusion_matrix(
         model.code_of(result.test_y),
-        model.called(result.test_scores(result.weights)),
+        model.called(result.own_scores()),
         labels=range(len(class_names(result))),
     )
     return found
@@ -190,7 +190,7 @@ def _pictures(result: RunResult) -> Iterator[tuple[str | None, str, str]]:
         f"Error by target ({numbered}).",
     )
     targets = targets_of(result.schema.label)
-    decoded = result.model.decode(result.test_scores(result.weights))
+    decoded = result.model.decode(result.own_scores())
     predicted, true = targets.to_data_units(decoded), targets.to_data_units(result.test_y)
     for k, name in enumerate(result.outputs[:MOST_PICTURES]):
         yield (

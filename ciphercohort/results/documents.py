@@ -92,17 +92,19 @@ def metrics_lines(result: RunResult) -> Iterator[dict[str, Any]]:
 
     iteration: of the plaintext twin, see `results.result.Course`, and `seconds`, the encrypted
         iteration's wall clock.
-    final: {decrypted, twin, optimum, clipped_optimum}: scores and `weights` of each model, weights
+    final: {decrypted, twin, optimum, clipped_optimum, and ended, where secure sums followed the
+        training}: scores and `weights` of each model, weights
         in scaled units, of the optimum in the data's own, bias last; max_abs_diff_to_twin;
         test_rows; rows and clamped by party; noise; transcript: head of the hash chain;
         total_seconds, peak_memory_mb: of all owners and the coordinator.
     """
-    costs = result.costs
+    costs, (weights, scores) = result.costs, result.as_trained
     for metrics, seconds in zip(result.iterations, costs.iteration_seconds, strict=True):
         yield {"kind": "iteration", **metrics, "seconds": seconds}
     yield {
         "kind": "final",
-        "decrypted": {**result.scores, "weights": result.weights.tolist()},
+        "decrypted": {**scores, "weights": weights.tolist()},
+        **({"ended": {**result.scores, "weights": result.weights.tolist()}} if result.view else {}),
         "twin": {**result.twin, "weights": result.twin_weights.tolist()},
         "optimum": {**result.optimum, "weights": result.optimum_weights.tolist()},
         "clipped_optimum": {

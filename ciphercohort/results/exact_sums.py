@@ -21,6 +21,7 @@ CONSENT = "every owner of a deployment has to accept that, by exact_sums in its 
 def opens_exact_sums(config: SimulationConfig, plan: RunPlan) -> bool:
     """Whether training opens some, or what follows it."""
     follows = config.epsilon is None and (config.inference or config.evaluate)
+    follows |= config.ends_at_maximum
     return plan.opens_exact_sums or follows
 
 

@@ -19,6 +19,7 @@ from ciphercohort.results.result import (
     Array,
     Figures,
     classes_of,
+    encoding_of,
     label_of,
     scored,
     shifted,
@@ -42,7 +43,8 @@ class ReleasedModel:
     schema: public column schema; weights: shape (schema.num_features,), of several classes or
     targets (schema.num_features, outputs), for scaled rows, bias last; model: its name, see
     `protocols.models.registry`; session: of the run; insecure: trained on a toy ring;
-    schema_from: whether the schema was read from the rows that it was trained on.
+    schema_from: whether the schema was read from the rows that it was trained on; view: what rows
+    the weights are for, "ranges": those of `by_range`, empty: as they were trained on.
 
     Raises:
         ParameterError: the weights do not fit the schema, or there is no such model.
@@ -55,6 +57,12 @@ class ReleasedModel:
     session: str = ""
     insecure: bool = False
     schema_from: SchemaFrom = GIVEN
+    view: str = ""
+
+    @property
+    def encoding(self) -> Schema:
+        """By which rows are scaled before they are scored."""
+        return encoding_of(self.schema, self.view)
 
     def __post_init__(self) -> None:
         due: tuple[int, ...] = (self.schema.num_features,)
@@ -95,6 +103,7 @@ class ReleasedModel:
             session=str(fields.get("session", "")),
             insecure="INSECURE" in fields,
             schema_from=fields.get("inputs", {}).get("schema", GIVEN),
+            view=str(fields.get("view", "")),
         )
 
     @property
@@ -128,7 +137,7 @@ class ReleasedModel:
         range are clamped and rows beyond the schema's norm are shortened first, as in training: for
         those rows sigmoid(intercept + coefficients x) is not what `predict_proba` says.
         """
-        coef, _ = coefficients(self.schema, self.weights, self.model)
+        coef, _ = coefficients(self.encoding, self.weights, self.model)
         features = list(self.schema.feature_names)
         if self.outputs:
             return pd.DataFrame(coef.T, index=features, columns=list(self.outputs))
@@ -137,7 +146,7 @@ class ReleasedModel:
     @property
     def intercept(self) -> Any:
         """Where every feature is 0; a series by class or target, if there are several."""
-        _, constants = coefficients(self.schema, self.weights, self.model)
+        _, constants = coefficients(self.encoding, self.weights, self.model)
         if self.outputs:
             return pd.Series(constants, index=list(self.outputs), name="intercept")
         return float(constants[0])
@@ -169,7 +178,7 @@ class ReleasedModel:
     def _scores(self, table: Table) -> tuple[Array, pd.Index[Any]]:
         """X W of a table's rows, and their index."""
         frame = read_table(table, label=self.schema.label.name)
-        x, offset = encode_scored(frame, self.schema)
+        x, offset = encode_scored(frame, self.encoding)
         x = shifted(x, offset)
         scores = x @ with_offset(self.weights, x)
         if isinstance(frame.index.name, Numbering):
@@ -205,7 +214,7 @@ class ReleasedModel:
         else:
             label = classes_of(self.schema) if self.fitted.several else label_of(self.schema)
         y = encode_outcome(table, label)
-        x, offset = encode_scored(table, self.schema)
+        x, offset = encode_scored(table, self.encoding)
         x = x if rows is None else rows
         return scored(self.fitted, self.weights, x, y, self.schema, offset)
 

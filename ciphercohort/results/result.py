@@ -19,7 +19,9 @@ from ciphercohort.results.verdict import no_better
 from coordinator.costs import Costs
 from parties.reader.look import filled_words
 from parties.reader.schema import Classes, Label, Schema, Targets
+from parties.reader.views import by_range
 from protocols.errors import SchemaError
+from protocols.exchange.labels import RANGES_VIEW
 from protocols.models.model import Model
 from protocols.models.registry import model_named
 from protocols.plan.run_plan import RunPlan
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from ciphercohort.after.judged import Evaluation
 
 Array = NDArray[np.float64]
+UNCONVERGED, FAR = "training has not converged", "coefficients are not at the maximum"
+"""How warnings of that begin: by what training minimises, and in standard errors."""
 
 
 class Figures(dict[str, Any]):
@@ -78,6 +82,17 @@ def targets_of(label: object) -> Targets:
     if not isinstance(label, Targets):
         raise SchemaError("the schema has a label of two values where targets are due")
     return label
+
+
+def encoding_of(schema: Schema, view: str) -> Schema:
+    """By which rows of a view are encoded; empty: as the schema scales them.
+
+    Raises:
+        SchemaError: there is no such view.
+    """
+    if view not in ("", RANGES_VIEW):
+        raise SchemaError(f"view={view!r} of a model is not {RANGES_VIEW!r}: take a newer release")
+    return by_range(schema) if view else schema
 
 
 def shifted(x: Array, offset: Array) -> Array:
@@ -157,21 +172,22 @@ class RunResult(Shown):
 
     schema_from: whether the schema was read from these rows.
 
-    weights: jointly decrypted, scaled units, bias last, shape (d,), of targets and of several
-    classes (d, c), their known
-    bias taken out by `scaling`, None: none is known; released: as decrypted; twin_weights: of the
-    plaintext twin with the same noise and polynomial, in the same way; optimum_weights: what plain
-    training on the same rows gives, as they are and in the data's own units, see `Model.reference`;
-    clipped_optimum_weights: on rows as owners encrypt them; scores, twin, optimum, clipped_optimum:
-    on the test rows; iterations: the twin's course, see `Course`; test_x, test_y: encoded test
-    rows, test_raw: in their own units, bias last (for plots); test_offset: of their scores;
-    clamped: rows and values clamped, by party; warnings: sentences for the reader;
-    public_warnings: those of them that follow from public figures alone; noise: "none", "system" or
-    "seeded (NOT PRIVATE)"; missing: parties that others stood in for; inference: standard errors,
-    evaluation: on rows that were held back, where they were asked for; promise: of training
-    and these together, None without privacy; filled: empty cells that the schema fills
-    in, by column, None where few rows have or lack one; exact_sums: whether sums over rows were
-    opened without noise.
+    weights: of the model that is released, scaled units, bias last, shape (d,), of targets and
+    of several classes (d, c), on rows of `view`, their known bias taken out by `scaling`, None:
+    none is known; trained: weights and scores as trained, where the model is that of a table;
+    released: as decrypted; twin_weights: of the plaintext twin with the same noise and
+    polynomial, in the same way; optimum_weights: what plain training on the same rows gives, as
+    they are and in the data's own units, see `Model.reference`; clipped_optimum_weights: on
+    rows as owners encrypt them; scores, twin, optimum, clipped_optimum: on the test rows;
+    iterations: the twin's course, see `Course`; test_x, test_y: encoded test rows, own_x: the
+    same as such a model scores them, test_raw: in their own units, bias last (for plots);
+    test_offset: of their scores; clamped: rows and values clamped, by party; warnings:
+    sentences for the reader; public_warnings: those of them that follow from public figures
+    alone; noise: "none", "system" or "seeded (NOT PRIVATE)"; missing: parties that others stood
+    in for; inference: standard errors, evaluation: on rows that were held back, where they were
+    asked for; promise: of training and these together, None without privacy; filled: empty
+    cells that the schema fills in, by column, None where few rows have or lack one; exact_sums:
+    whether sums over rows were opened without noise.
     """
 
     plan: RunPlan
@@ -208,6 +224,9 @@ class RunResult(Shown):
     public_warnings: tuple[str, ...] = ()
     filled: dict[str, int | None] = field(default_factory=dict)
     exact_sums: bool = False
+    view: str = ""
+    trained: tuple[Array, Figures] | None = field(default=None, repr=False)
+    own_x: Array | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         """One line for a person; no rows, no weights."""
@@ -220,6 +239,22 @@ class RunResult(Shown):
     def model(self) -> Model:
         """Of the plan."""
         return model_named(self.plan.model)
+
+    @property
+    def encoding(self) -> Schema:
+        """By which rows are scaled before the released model scores them."""
+        return encoding_of(self.schema, self.view)
+
+    def own_scores(self) -> Array:
+        """Of the test rows, by the released model."""
+        x = shifted(self.test_x if self.own_x is None else self.own_x, self.test_offset)
+        scores: Array = x @ with_offset(self.weights, x)
+        return scores
+
+    @property
+    def as_trained(self) -> tuple[Array, Figures]:
+        """Weights, on rows as they were trained on, and scores."""
+        return self.trained or (self.weights, self.scores)
 
     def test_scores(self, weights: Array, raw: bool = False) -> Array:
         """Of the test rows; raw: weights are of rows in the data's own units."""
@@ -259,8 +294,12 @@ class RunResult(Shown):
     def models(self) -> tuple[tuple[str, str, Figures], ...]:
         """(name, meaning, scores) of the four models that a run compares."""
         name, meaning = model_named(self.model.reference).optimum
+        own = ("jointly decrypted model", "trained on ciphertexts")
+        if self.view:
+            ends = "the maximum likelihood" if self.plan.privacy is None else "noisy estimates"
+            own = ("released model", f"{ends}, by secure sums at the jointly decrypted model")
         return (
-            ("jointly decrypted model", "trained on ciphertexts", self.scores),
+            (*own, self.scores),
             (
                 "plaintext twin",
                 "the same iterations, polynomial and noise, without encryption; only a simulation "
@@ -296,7 +335,7 @@ class RunResult(Shown):
     @property
     def max_abs_diff_to_twin(self) -> float:
         """Largest difference of a weight to the twin's, scaled units."""
-        return float(np.abs(self.weights - self.twin_weights).max())
+        return float(np.abs(self.as_trained[0] - self.twin_weights).max())
 
     @property
     def filled_words(self) -> str:

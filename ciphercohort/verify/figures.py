@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ciphercohort.job.layout import CERTIFICATE, FACTS, FIRST, METRICS, TRANSCRIPT
+from ciphercohort.job.layout import CERTIFICATE, FACTS, FIRST, INFERENCE, METRICS, TRANSCRIPT
 from ciphercohort.results.documents import compare, model_fields
 from ciphercohort.results.exact_sums import MARK
 from ciphercohort.results.plan_figures import plan_figures, privacy_figures
 from ciphercohort.results.predict import ReleasedModel, raw_rows
 from ciphercohort.results.promise import WHOLE
+from ciphercohort.results.result import encoding_of
 from ciphercohort.verify.messages import bytes_per_party
 from parties.reader.schema import Schema
 from parties.reader.table import Table, read_table
@@ -27,6 +28,8 @@ from protocols.privacy.search.rescale import Scaling
 from protocols.words import EXACT_SUMS
 
 Files = Mapping[str, Any]
+COMPARED = ("decrypted", "ended", "twin", "optimum", "clipped_optimum")
+"""Models whose scores metrics.jsonl has; see `documents.metrics_lines`."""
 CLOSE = 0.05
 """Of slope and intercept of a rescaling, from one machine to another."""
 
@@ -61,9 +64,10 @@ def plan_digest_problems(files: Files) -> Iterator[str]:
 def model_problems(model: Mapping[str, Any], plan: RunPlan) -> Iterator[str]:
     """model.json against its own schema and weights, and against the plan."""
     name = "model.json"
+    view, given = model.get("view", ""), np.array(model["weights"], dtype=np.float64)
     try:
         schema = Schema.from_dict(model["schema"])
-        own = model_fields(schema, np.array(model["weights"], dtype=np.float64), plan.model)
+        own = model_fields(encoding_of(schema, view), given, plan.model)
     except CohortError as error:
         yield f"{name}: {error}"
         return
@@ -71,6 +75,7 @@ def model_problems(model: Mapping[str, Any], plan: RunPlan) -> Iterator[str]:
     yield from _scaling_problems(model, plan, released, schema.bias)
     stated = model["scaling"]
     weights = Scaling(**stated).of(released, schema.bias) if stated else released
+    weights = given if view else weights  # of its table, see `table_problems`
     expected = {
         **own,
         "weights": weights.tolist(),
@@ -85,6 +90,25 @@ def model_problems(model: Mapping[str, Any], plan: RunPlan) -> Iterator[str]:
     yield from _insecure(name, model, plan)
     if plan.opens_exact_sums and model.get(MARK) != EXACT_SUMS:
         yield f"{name}, field {MARK}: missing or changed, although sums were opened without noise"
+
+
+def table_problems(model: Mapping[str, Any], table: Mapping[str, Any] | None) -> Iterator[str]:
+    """One model: coefficients of model.json are those of its table, digit by digit.
+
+    Columns that others determine have none in the table, and count 0.
+    """
+    if table is None:
+        if "view" in model:
+            yield f"{INFERENCE} is missing, although the model is that of its table"
+        return
+    coef, intercept = np.atleast_2d(model["coef"]), np.atleast_1d(model["intercept"])
+    names = [*model["features"], "intercept"]
+    rows = table["rows"]
+    for k, row in enumerate(rows):
+        output, place = divmod(k, len(rows) // len(intercept))
+        j = names.index(row["name"])
+        own = float(intercept[output] if row["name"] == "intercept" else coef[output, j])
+        yield from compare("model.json", f"{row['name']} [{place}]", own, row["coef"] or 0.0)
 
 
 def _scaling_problems(
@@ -141,10 +165,10 @@ def summary_problems(files: Files, plan: RunPlan) -> Iterator[str]:
             yield f"metrics.jsonl: found {len(kinds[kind])} lines {kind!r}, expected {number}"
             return
     costs, final = files[FACTS], kinds["final"][0]
-    weights, twin = files["model.json"]["weights"], final["twin"]["weights"]
+    weights, twin = final["decrypted"]["weights"], final["twin"]["weights"]
     expected = {
         **plan_figures(plan),
-        **_scores(final["decrypted"]),
+        **_scores(final.get("ended", final["decrypted"])),
         "twin": _scores(final["twin"]),
         "optimum": _scores(final["optimum"]),
         "clipped_optimum": _scores(final["clipped_optimum"]),
@@ -175,7 +199,11 @@ def _metrics_problems(
 ) -> Iterator[str]:
     final, last = kinds["final"][0], kinds["iteration"][-1]
     expected: list[tuple[str, Any, Any]] = [
-        ("decrypted.weights", final["decrypted"]["weights"], files["model.json"]["weights"]),
+        (
+            "weights",
+            final.get("ended", final["decrypted"])["weights"],
+            files["model.json"]["weights"],
+        ),
         ("max_abs_diff_to_twin", final["max_abs_diff_to_twin"], figures["max_abs_diff_to_twin"]),
         ("noise", final["noise"], figures["noise"]),
         ("rows", final["rows"], {member.name: member.rows for member in plan.members}),
@@ -221,9 +249,10 @@ def score_problems(files: Files, model: ReleasedModel, data: Table) -> Iterator[
             "the rows of the data given: give exactly the rows that the run was tested on"
         )
         return
-    for name in ("decrypted", "twin", "optimum", "clipped_optimum"):
+    for name in (key for key in COMPARED if key in final):
         weights = np.array(final[name]["weights"])
+        view = model.view if name == "ended" else ""
         kind = model.fitted.reference if "optimum" in name else model.model
         rows = raw_rows(frame, model.schema) if name == "optimum" else None
-        expected = replace(model, model=kind, weights=weights).score(frame, rows)
+        expected = replace(model, model=kind, weights=weights, view=view).score(frame, rows)
         yield from compare("metrics.jsonl", name, _scores(final[name]), expected)

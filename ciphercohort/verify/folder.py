@@ -17,6 +17,7 @@ from ciphercohort.job.layout import (
     FACTS,
     FIRST,
     HALVES,
+    INFERENCE,
     METRICS,
     MODEL,
     OPTIONAL,
@@ -116,8 +117,7 @@ def verify_run(folder: str | Path, data: Table | None = None) -> list[Check]:
     ]
     files: dict[str, Any] = {}
     names = [(path, name) for half, path in halves.items() for name in READ[half]]
-    if (release / CERTIFICATE).exists():
-        names.append((release, CERTIFICATE))
+    names += [(release, name) for name in (CERTIFICATE, INFERENCE) if (release / name).exists()]
     for where, name in names:
         checks += _load(where, name, files)
     if all(name in files for _, name in names):
@@ -174,6 +174,12 @@ def _content(path: Path, files: dict[str, Any], data: Table | None) -> Iterator[
             "computed again from the plan and the schema's norm bound",
         )
     yield _check("model", lambda: figures.model_problems(model, plan), "coef, schema and labels")
+    if INFERENCE in files or "view" in model:
+        yield _check(
+            "table",
+            lambda: figures.table_problems(model, files.get(INFERENCE)),
+            "its coefficients are the model's, digit by digit",
+        )
     yield _check(
         "costs",
         lambda: figures.cost_problems(files, plan),

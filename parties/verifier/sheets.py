@@ -159,6 +159,9 @@ def rows_sheet(plan: Any, norm_bound: float) -> RowsSheet:
             "most": plan.curvature_bound,
             "row_sums": plan.task.row_sums,
         }
+        if plan.whitening is not None:
+            own |= {"matrix": plan.whitening.matrix}
+        norm_bound = plan.encoded_norm(norm_bound)
     else:
         curvature, units = plan.curvature, plan.units
         own |= {

@@ -63,7 +63,8 @@ class GramTask:
     squared error; curvature_bound: on b without ridge (see `row_sum_bound`), or with
     `row_sums=False` the constant that replaces it; row_sums: precondition by the parties' row sums;
     floor: added to b, as part of its bound, so that a zero column has an inverse; accelerated: by
-    Chebyshev's polynomials, see `gram_pace`; ckks: parameters.
+    Chebyshev's polynomials, see `gram_pace`; lowest: of the spectrum, over the curvature's bound,
+    None: not known; ckks: parameters.
 
     Raises:
         ParameterError: a field is out of range.
@@ -80,8 +81,11 @@ class GramTask:
     row_sums: bool = True
     floor: float = 1 / 64
     accelerated: bool = True
+    lowest: float | None = None
 
     def __post_init__(self) -> None:
+        if self.lowest is not None and not 0 < self.lowest < 1:
+            raise ParameterError(f"lowest={self.lowest} is outside (0, 1)")
         if self.num_rows < 1 or self.rounds < 1:
             raise ParameterError(f"num_rows={self.num_rows}, rounds={self.rounds}: need >= 1")
         if not 0 < self.curvature_bound < math.inf:
@@ -117,7 +121,7 @@ class GramTask:
     @property
     def pace(self) -> Pace:
         """Steps on K / `slack`."""
-        return Pace.of(self.rounds, self.accelerated)
+        return Pace.of(self.rounds, self.accelerated, self.lowest)
 
     @property
     def slack(self) -> float:

@@ -41,7 +41,7 @@ class Pace:
     """Public numbers of T iterations.
 
     level, gain, pull: see the module; targets: of each iteration, from V_0 on; sizes: V_t / W_t
-    for t = 1 .. T, the last of which divides the result.
+    for t = 1 .. T, the last of which divides the result; lowest: a, 0 of plain steps.
     """
 
     level: float
@@ -49,10 +49,11 @@ class Pace:
     pull: float
     targets: tuple[float, ...]
     sizes: tuple[float, ...]
+    lowest: float = 0.0
 
     @classmethod
-    def of(cls, rounds: int, accelerated: bool) -> Pace:
-        """Of T iterations.
+    def of(cls, rounds: int, accelerated: bool, lowest: float | None = None) -> Pace:
+        """Of T iterations; lowest: a, where the spectrum begins, None: 1 / (10 T).
 
         Raises:
             ParameterError: rounds is below 1.
@@ -62,7 +63,7 @@ class Pace:
         if not accelerated:
             ones = (1.0,) * rounds
             return cls(1.0, 1.0, 0.0, ones, ones)
-        lowest = 1 / (LOWEST * rounds)
+        lowest = lowest or 1 / (LOWEST * rounds)
         middle, half = (1 + lowest) / 2, (1 - lowest) / 2
         start = middle / half
         growth = start + math.sqrt(start**2 - 1)
@@ -71,7 +72,7 @@ class Pace:
         gain = 2 / (half * growth)
         # C_1(x) = x, without the 2 of the later ones.
         targets = (gain / 2, *(gain * size for size in sizes[1:rounds]))
-        return cls(gain * middle, gain, growth**-2, targets, tuple(sizes[1:]))
+        return cls(gain * middle, gain, growth**-2, targets, tuple(sizes[1:]), lowest)
 
     @property
     def last(self) -> float:
@@ -86,8 +87,7 @@ class Pace:
         root: Any = np.ones(rounds)
         beyond: Any = np.zeros(rounds)
         if self.pull:
-            lowest = 1 / (LOWEST * rounds)
-            middle, half = (1 + lowest) / 2, (1 - lowest) / 2
+            middle, half = (1 + self.lowest) / 2, (1 - self.lowest) / 2
             angle = -math.log(self.pull) / 2
             slope = t * np.tanh(t * angle) / (half * math.sinh(angle))
             root = middle - half * np.cos(np.pi / (2 * t))

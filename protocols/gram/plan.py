@@ -36,9 +36,9 @@ from protocols.words import Fact, count, target_facts
 class GramPlan(CircuitPlan):
     """Least squares on Gram sums; `model` is "linear" or "improved-lffr".
 
-    outputs: targets c; rounds: iterations T; ridge, curvature_bound, floor, accelerated: see
-    `GramTask`. With privacy the curvature is the constant `curvature_bound` instead of the parties'
-    row sums.
+    outputs: targets c; rounds: iterations T; ridge, curvature_bound, floor, accelerated, lowest:
+    see `GramTask`. With privacy, or of rows that are whitened, the curvature is the constant
+    `curvature_bound` instead of the parties' row sums.
 
     Raises:
         ParameterError: fields that do not go together.
@@ -53,9 +53,15 @@ class GramPlan(CircuitPlan):
     ridge: float = 0.0
     floor: float = 1 / 64
     accelerated: bool = True
+    lowest: float | None = None
 
     def __post_init__(self) -> None:
         CircuitPlan.__post_init__(self)
+        if self.whitening is not None and (self.privacy or self.ridge):
+            raise ParameterError(
+                "whitening of sums with privacy or a ridge: their noise and their ridge are those "
+                "of rows as they are; leave whitening out"
+            )
         gram_model(self.model)
         if self.rounds < 1:
             raise ParameterError(f"rounds={self.rounds} must be at least 1")
@@ -74,8 +80,9 @@ class GramPlan(CircuitPlan):
             ridge=self.ridge,
             curvature_bound=self.curvature_bound,
             floor=self.floor,
-            row_sums=self.privacy is None,
+            row_sums=self.privacy is None and self.whitening is None,
             accelerated=self.accelerated,
+            lowest=self.lowest,
             ckks=self.ckks,
         )
 
@@ -146,6 +153,32 @@ class GramPlan(CircuitPlan):
         """See `GramTask.place`."""
         return {}, self.task.place(*values)
 
+    def to_dict(self) -> dict[str, Any]:
+        """As of `CircuitPlan`."""
+        plain = CircuitPlan.to_dict(self)
+        if self.lowest is None:
+            del plain["lowest"]
+        return plain
+
+    def encoded_norm(self, norm_bound: float) -> float:
+        """Bound on the norm of the rows that are summed."""
+        if self.whitening is None:
+            return norm_bound
+        return float(np.linalg.norm(np.array(self.whitening.matrix), 2)) * norm_bound
+
+    def decode(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Weights of the owners' rows."""
+        if self.whitening is None:
+            return weights
+        return np.asarray(np.array(self.whitening.matrix) @ weights)
+
+    @property
+    def decoded_gain(self) -> float:
+        """The longest row of the whitening's matrix."""
+        if self.whitening is None:
+            return 1.0
+        return float(np.linalg.norm(np.array(self.whitening.matrix), axis=1).max())
+
     def contribution(
         self,
         rows: NDArray[np.float64],
@@ -163,10 +196,10 @@ class GramPlan(CircuitPlan):
             # Encoded columns are on [-1, 1], whatever norm rows are clipped to.
             bounds = math.sqrt(self.num_features), self.fitted.bound(self.outputs)
             bits = self.split.grid(self.privacy.sigma).granularity_bits
-        encoded = self.fitted.encode(targets)
-        return gram_sums(
-            rows, encoded, noise, weight, bounds, self.num_rows, bits, self.curvature_bound
-        )
+        encoded, most = self.fitted.encode(targets), self.curvature_bound
+        if self.whitening is not None:
+            rows, most = rows @ np.array(self.whitening.matrix), math.inf
+        return gram_sums(rows, encoded, noise, weight, bounds, self.num_rows, bits, most)
 
     def privacy_setting(self, norm_bound: float) -> GramRelease:
         """What decides about privacy, for rows of norm at most `norm_bound`.
@@ -198,7 +231,7 @@ class GramPlan(CircuitPlan):
         rate = (
             "each coefficient at the rate that a bound on its curvature, computed under "
             "encryption, allows"
-            if self.privacy is None
+            if self.task.row_sums
             else "all coefficients at the rate that a public bound on the curvature allows"
         )
         kind = "accelerated (Chebyshev) descent" if self.accelerated else "gradient descent"
@@ -207,5 +240,6 @@ class GramPlan(CircuitPlan):
             f"fixed Hessian, {count(self.rounds, 'iteration')}",
             f"{kind} on encrypted sums, whose cost does not depend on the rows; {rate}",
         )
+        yield from self.whitening_facts()
         yield from target_facts(self.ridge, self.outputs)
         yield from self.fitted.facts()

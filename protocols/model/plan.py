@@ -9,12 +9,10 @@
 
 Rule, polynomial, noise and certificate are those of encrypted rows: so is the twin.
 
-No rule inverts a curvature here. Its row sums are additive: one more reply would bring them. But
-two features share a slot, so that their two factors take a product with the gradient and one with
-its conjugate; rounds would take a level more; the inverse
-two refreshes of twice the parts. What it buys: the log loss of 20 iterations of nag in 20 (edin),
-14 (lbw), 13 (uis), 12 (pcs, credit), 10 (breast cancer) of quadratic-nag, in the clear, columns on
-[-1, 1], degree 7. That is a third of the time at best, and more of it at worst.
+No rule inverts an encrypted curvature here: two features share a slot, so that their two factors
+would take a product with the gradient and one with its conjugate, a level more in every round. The
+quadratic gradient takes its diagonal from a noisy second moment that is public, and owners rescale
+their columns by it (`updates.rescaled`): rounds cost what those of gd and nag do.
 """
 
 from __future__ import annotations
@@ -83,9 +81,9 @@ class ModelPlan(RowsPlan):
         RowsPlan.__post_init__(self)
         if self.rule.curvature is not None:
             raise ParameterError(
-                f"update={self.update['kind']!r} multiplies by an inverse that it makes of "
-                "encrypted rows, and here are none: take nag, with up to twice the iterations, an "
-                "epsilon (which whitens the rows instead), or --protocol encrypted-rows"
+                f"update={self.update['kind']!r} with a curvature: its inverse is made of "
+                "encrypted rows, and here are none; calibration makes a rule on rescaled columns "
+                "of it, or take --protocol encrypted-rows"
             )
         if not (self.targets >= 1 and (self.targets == 1 or self.fitted.numeric)):
             raise ParameterError(

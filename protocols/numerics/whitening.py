@@ -25,6 +25,16 @@ to B.
 **Choice.** A = M / c, M = (C+ + k tau I)^(-1/2), C+ is C with its negative eigenvalues set to 0,
 c^2 = trace(C+ (C+ + k tau I)^-1) is the mean square norm of a row M x. A is public and exact: it
 needs no property beside `Whitening.check`, whoever made it.
+
+**Without privacy** for the training (`guided`) a preconditioner need not be exact, and no row may
+be clipped: c = |M| B. Where the noise of C drowns an entry, the schema's own guess stands for it.
+With L from encoded rows to columns of typical value 0 and spread 1, L C L^T is about I, and
+
+    K = I + W o (L C L^T - I),   W_ij = rho^2 / (rho^2 + nu_ij^2),
+
+nu_ij^2 = s^2 / 2 (|l_i|^2 |l_j|^2 + <l_i, l_j>^2) the variance of (L E L^T)_ij, rho how far such
+entries are from those of I, about: M^2 = L^T (K+ + r / 4)^-1 L, r^2 = max_i sum_j W_ij nu_ij^2,
+which the norm of what is not known in K is about.
 """
 
 from __future__ import annotations
@@ -58,6 +68,12 @@ LARGEST = 2.0**100
 """Of entries: products neither overflow, nor underflow by more than `_UNDERFLOW`."""
 LONGEST_ROW = 2.0**8
 """Before whitening, for rounding alone: 65,536 columns in [-1, 1]."""
+GUESSED = 0.2
+"""rho, root mean square of correlations of columns; .1 to .4 do about as well."""
+UNKNOWN = 0.25, 0.5
+"""Parts of r that are added to K before it is inverted, and where steps are bounded by it."""
+FLAT = 1e-4
+"""Of a column of spread 1: curvature that is not told from none."""
 _UNDERFLOW = 2.0**-700
 _UNIT = 2.0**-53
 _TRIES = 30
@@ -265,6 +281,88 @@ def scaled(
         failure=failure,
     )
     return _proven(start, np.eye(d) / norm_bound, split)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Usual:
+    """What a schema says that encoded rows are like, without looking at any.
+
+    middles, spreads: typical value and spread of each column but the bias, shape (d - 1,); bias:
+    value of the bias column.
+    """
+
+    middles: tuple[float, ...]
+    spreads: tuple[float, ...]
+    bias: float
+
+    @property
+    def scaling(self) -> Array:
+        """L, shape (d, d): of columns of typical value 0 and spread 1, and a bias of 1."""
+        found: Array = np.diag(1 / np.array([*self.spreads, self.bias]))
+        found[:-1, -1] = -np.array(self.middles) / np.array(self.spreads) / self.bias
+        return found
+
+    @property
+    def moment(self) -> Array:
+        """C of such columns, uncorrelated."""
+        root = np.linalg.inv(self.scaling)
+        return np.asarray(root @ root.T)
+
+
+def guided(
+    moment: Array,
+    usual: Usual,
+    *,
+    norm_bound: float,
+    sigma: float,
+    split: NoiseSplit,
+    failure: float,
+    shortened: bool = True,
+) -> tuple[Whitening, Array]:
+    """A that clips no row of norm B, and about the eigenvalues of A X^T X / N A, in order.
+
+    Arguments as of `whiten`; usual: of the same columns; shortened: whether rows get to norm 1 at
+    most; else they are about as long as columns of spread 1 make them.
+
+    Raises:
+        ParameterError: see `Whitening`, or no Lambda can be proven.
+    """
+    start = scaled(moment, norm_bound=norm_bound, sigma=sigma, split=split, failure=failure)
+    to_usual, one = usual.scaling, np.eye(start.features)
+    products = to_usual @ to_usual.T
+    lengths = np.diag(products)
+    noise = split.total_std(sigma) ** 2 / 2 * (np.outer(lengths, lengths) + products**2)
+    known = GUESSED**2 / (GUESSED**2 + noise)
+    found = one + known * (to_usual @ start.square @ to_usual.T - one)
+    unknown = math.sqrt(float((known * noise).sum(axis=1).max()))
+    damp, reach = (part * unknown for part in UNKNOWN)
+    values, axes = np.linalg.eigh((found + found.T) / 2)
+    root = to_usual.T @ (axes / np.sqrt(np.maximum(values, 0.0) + max(damp, FLAT)))
+    # Of the same curvature as root^T x, up to a rotation, and symmetric.
+    values, axes = np.linalg.eigh(root @ root.T)
+    roots = np.sqrt(np.maximum(values, 0.0))
+    roots /= math.sqrt(values[-1]) * norm_bound if shortened else 1.0
+    matrix = (axes * roots) @ axes.T
+    back = np.linalg.inv(to_usual)
+    largest = matrix @ back @ (found + reach * one) @ back.T @ matrix
+    made = _proven(start, 0.5 * (matrix + matrix.T), split)
+    guess = np.linalg.eigvalsh((largest + largest.T) / 2)
+    return made, np.minimum(guess, made.spectrum)
+
+
+def rescaled(
+    moment: Array, *, norm_bound: float, sigma: float, split: NoiseSplit, failure: float
+) -> tuple[Whitening, float]:
+    """A = B^(-1/2) / s, b_k = sum_j |C_kj|, s such that no row of norm B is clipped; and s^2.
+
+    B - C >= 0 for any symmetric C: a step of s^2 / c along A's gradient is B^-1's of the loss, c
+    the bound of its second derivative. Arguments and errors as of `whiten`.
+    """
+    start = scaled(moment, norm_bound=norm_bound, sigma=sigma, split=split, failure=failure)
+    bound = np.abs(start.square).sum(axis=1)
+    roots = 1 / np.sqrt(np.maximum(bound, HAIR * bound.max()))
+    scale = float(roots.max()) * norm_bound
+    return _proven(start, np.diag(roots / scale), split), scale**2
 
 
 def _proven(start: Whitening, matrix: Array, split: NoiseSplit) -> Whitening:

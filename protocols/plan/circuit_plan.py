@@ -16,9 +16,11 @@ from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.parameters import CkksParameters
 from protocols.errors import ParameterError
 from protocols.numerics.slot_bounds import LARGEST_SLOT, SlotBounds
+from protocols.numerics.whitening import Whitening
 from protocols.plan.run_plan import PrivacyPlan, RunPlan
 from protocols.privacy.laws.randomness import RandomSource
-from protocols.words import ATTACK, Fact, count
+from protocols.privacy.laws.shares import NoiseSplit
+from protocols.words import ATTACK, Fact, count, number
 
 Plan = TypeVar("Plan", bound="CircuitPlan")
 # One for each ciphertext of a refresh, None for one that is only refreshed.
@@ -38,7 +40,9 @@ class CircuitPlan(RunPlan):
     ckks: parameters; keys_per_message: rotation keys, or shares of the public key, in one message;
     cover: so many parties can stand in for others that vanish after they have contributed, None:
     nobody can (see `cover`); slot_bound: of every slot that a refresh or the decryption carries,
-    None: nothing is proven (see `slot_bounds`).
+    None: nothing is proven (see `slot_bounds`); whitening: what owners make of their rows first,
+    None: nothing; moment_plan: digest of the plan whose run summed its second moment;
+    moment_privacy: what that run promised, where this one promises nothing.
 
     Raises:
         ParameterError: fields that do not go together (depth too small …).
@@ -48,14 +52,20 @@ class CircuitPlan(RunPlan):
     opens_rounds: ClassVar[bool] = False
     # Every iteration is a refresh, and some rules count their rates in steps of rounds^2.
     max_rounds: ClassVar[int] = 10**4
+    # Plans that stated that there is none before others could.
+    states_whitening: ClassVar[bool] = False
 
     ckks: CkksParameters
     keys_per_message: int = 4
     cover: int | None = None
     slot_bound: float | None = None
+    whitening: Whitening | None = None
+    moment_plan: str = ""
+    moment_privacy: PrivacyPlan | None = None
 
     def __post_init__(self) -> None:
         RunPlan.__post_init__(self)
+        self._check_whitening()
         if self.keys_per_message < 1:
             raise ParameterError(f"keys_per_message={self.keys_per_message} is below 1")
         if self.cover is not None:
@@ -70,6 +80,75 @@ class CircuitPlan(RunPlan):
             raise ParameterError(
                 f"slot_bound={self.slot_bound:.4g} at scale_bits={self.ckks.scale_bits} is beyond "
                 "what a refresh carries: take larger primes, or smaller steps"
+            )
+
+    def _check_whitening(self) -> None:
+        whitening = self.whitening
+        if bool(self.moment_plan) != (whitening is not None):
+            raise ParameterError("whitening and moment_plan go together: give both or none")
+        if whitening and whitening.features != self.num_features:
+            raise ParameterError(
+                f"whitening is for {whitening.features} columns, the rows have {self.num_features}"
+            )
+        if whitening and (self.privacy is None) == (self.moment_privacy is None):
+            raise ParameterError(
+                "whitening: its second moment was released for an epsilon; give privacy, or "
+                "without privacy moment_privacy, or leave whitening out"
+            )
+        if self.moment_privacy and not whitening:
+            raise ParameterError("moment_privacy without whitening: give both or none")
+
+    @property
+    def whitens(self) -> bool:
+        """By `whitening`."""
+        return self.whitening is not None
+
+    @property
+    def moment_split(self) -> NoiseSplit:
+        """How the noise of the second moment was divided."""
+        promised = self.privacy or self.moment_privacy
+        colluders = promised.colluders if promised else 0
+        return NoiseSplit(parties=len(self.members), colluders=colluders)
+
+    def remarks(self) -> Iterator[str]:
+        """What came before."""
+        if self.whitening is None:
+            return
+        what = f"the second moment that plan {self.moment_plan[:16]} released"
+        if self.moment_privacy is not None:
+            yield (
+                f"rows are whitened by {what} at epsilon={self.moment_privacy.epsilon:g}, for "
+                "which a ledger has been charged; this training itself has no noise"
+            )
+        else:
+            yield f"this includes {what}; a ledger has been charged for that part already"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plans without these fields have the digests that they had before there were any."""
+        plain = RunPlan.to_dict(self)
+        unused = ["moment_privacy"] if self.moment_privacy is None else []
+        if self.whitening is None and not self.states_whitening:
+            unused += ["whitening", "moment_plan"]
+        return {name: value for name, value in plain.items() if name not in unused}
+
+    def whitening_facts(self) -> Iterator[Fact]:
+        """Of rows that are whitened."""
+        if self.whitening is None:
+            return
+        yield (
+            "Whitening",
+            f"Λ = {number(self.whitening.spectrum)}",
+            "bound on the rows' second moment along any axis, after a public change of "
+            "coordinates: steps may be several times 1 / Λ",
+        )
+        if self.moment_privacy is not None:
+            moment = self.moment_privacy
+            yield (
+                "Second moment",
+                f"ε = {moment.epsilon:g}, δ = {moment.delta:g}",
+                "promise of the noisy sum that rows are whitened by, even if "
+                f"the coordinator and {count(moment.colluders, 'party')} pool all they see; "
+                "training itself has no noise, and this takes nothing from the model",
             )
 
     @property

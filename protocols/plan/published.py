@@ -17,6 +17,8 @@ from protocols.privacy.search.rescale import Moments, Scaling, rescale
 from protocols.privacy.search.utility import Candidate
 
 Array = NDArray[np.float64]
+REACH = "this model is as trained"
+"""How `reach_words` begin."""
 
 
 def published(plan: RunPlan, weights: Array, bias: float) -> tuple[Array, Scaling | None]:
@@ -47,3 +49,28 @@ def published(plan: RunPlan, weights: Array, bias: float) -> tuple[Array, Scalin
     )
     scaling = rescale(np.linalg.solve(matrix, weights), candidate, public)
     return scaling.of(weights, bias), scaling
+
+
+def reach_words(plan: RunPlan, released: Array) -> str:
+    """How far a model of whitened rows without noise may be from the maximum; empty: others.
+
+    T accelerated steps 1 / L from 0 leave a loss of at most 2 L |v*|^2 / (T + 1)^2 above the least
+    (Beck, Teboulle 2009, Theorem 4.4), which N times is half the squared distance in standard
+    errors, of all coefficients together: at most 2 |v*| sqrt(N L) / (T + 1), |v*| about |v_T|. A
+    link that errs by e moves the maximum by at most about 2 e sqrt(N) of them.
+
+    released: weights as decrypted.
+    """
+    found: Any = plan
+    link = getattr(plan, "link", None)
+    if not plan.whitens or plan.privacy is not None or link is None or link.degree == 1:
+        return ""
+    moved = np.linalg.solve(np.array(found.whitening.matrix), released)
+    steps = 2 * np.linalg.norm(moved) * np.sqrt(plan.num_rows / found.rule.largest_rate)
+    bias = 2 * found.fitted.link_error(link) * np.sqrt(plan.num_rows)
+    errors = float(steps / (plan.rounds + 1) + bias)
+    return (
+        f"{REACH}: by what is public, its coefficients together may be up to "
+        f"{errors:.2g} standard errors from the maximum likelihood of its rows; exact sums "
+        "(inference) end at the maximum"
+    )

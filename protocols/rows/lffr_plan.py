@@ -87,6 +87,8 @@ class LffrPlan(CircuitPlan):
         CircuitPlan.__post_init__(self)
         if self.model != Lffr.name:
             raise ParameterError(f"model={self.model!r} is not {Lffr.name!r}")
+        if self.whitening is not None:
+            raise ParameterError(f"whitening of model {self.model}: its slots have no proof then")
         cubic(self.link)
         check_depth(self, {"one iteration": LFFR_LEVELS + REFRESH_TOWERS - 1})
         if self.rounds < 1:

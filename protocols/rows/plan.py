@@ -28,7 +28,6 @@ from protocols.models.model import Model
 from protocols.models.registry import model_named
 from protocols.numerics.approximation import Polynomial, is_symmetric, link_error, range_bound
 from protocols.numerics.slot_bounds import SlotBounds
-from protocols.numerics.whitening import Whitening
 from protocols.plan.circuit_plan import CircuitPlan, ColumnMaps, Packed, check_depth
 from protocols.privacy.laws.randomness import RandomSource
 from protocols.privacy.laws.shares import gaussian_shares
@@ -45,8 +44,7 @@ class RowsPlan(CircuitPlan):
     """Gradient training of a generalised linear model on encrypted rows.
 
     link: polynomial stand-in for the mean of a target on [0, 1], given its score; update: fields of
-    the update rule; features_per_ciphertext: see `Layout`; whitening: what owners make of their
-    rows first, None: nothing; moment_plan: digest of the plan whose run summed its second moment.
+    the update rule; features_per_ciphertext: see `Layout`.
 
     Raises:
         ParameterError: fields that do not go together (depth too small, too many features …).
@@ -54,27 +52,14 @@ class RowsPlan(CircuitPlan):
 
     kind: ClassVar[str] = "rows"
     gathered: ClassVar[str] = "copies"
+    states_whitening: ClassVar[bool] = True
 
     link: Polynomial
     update: Mapping[str, Any]
     features_per_ciphertext: int | None = None
-    whitening: Whitening | None = None
-    moment_plan: str = ""
 
     def __post_init__(self) -> None:
         CircuitPlan.__post_init__(self)
-        if bool(self.moment_plan) != (self.whitening is not None):
-            raise ParameterError("whitening and moment_plan go together: give both or none")
-        if self.whitening and self.whitening.features != self.num_features:
-            raise ParameterError(
-                f"whitening is for {self.whitening.features} columns, the rows have "
-                f"{self.num_features}"
-            )
-        if self.whitening and self.privacy is None:
-            raise ParameterError(
-                "whitening without privacy: its second moment was released for an epsilon; give "
-                "one, or leave whitening out"
-            )
         if self.privacy and self.curvature is not None:
             raise ParameterError(
                 f"privacy with update={self.update['kind']!r}: its preconditioner depends on rows "
@@ -215,19 +200,6 @@ class RowsPlan(CircuitPlan):
         return self.rule.least_rate / self.num_rows
 
     @property
-    def whitens(self) -> bool:
-        """By `whitening`."""
-        return self.whitening is not None
-
-    def remarks(self) -> Iterator[str]:
-        """What came before."""
-        if self.whitening is not None:
-            yield (
-                f"this includes the second moment that plan {self.moment_plan[:16]} released; a "
-                "ledger has been charged for that part already"
-            )
-
-    @property
     def signed(self) -> bool:
         """Whether rows of label 0 are negated and labelled 1, as certificates of other links take.
 
@@ -244,10 +216,8 @@ class RowsPlan(CircuitPlan):
         return (rows * (2 * y - 1)[:, None], np.ones_like(y)) if self.signed else (rows, y)
 
     def decode(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Weights of the owners' rows, from those of what is encrypted, shape (d,) or (d, 1)."""
-        if self.whitening is None:
-            return weights
-        return self.whitening.decode(weights.reshape(-1)).reshape(weights.shape)
+        """Weights of the owners' rows, from those of what is encrypted, shape (d,) or (d, c)."""
+        return weights if self.whitening is None else self.whitening.decode(weights.T).T
 
     @property
     def decoded_gain(self) -> float:
@@ -358,13 +328,7 @@ class RowsPlan(CircuitPlan):
 
     def training_facts(self) -> Iterator[Fact]:
         """Rule and polynomial."""
-        if self.whitening is not None:
-            yield (
-                "Whitening",
-                f"Λ = {number(self.whitening.spectrum)}",
-                "bound on the rows' second moment along any axis, after a public change of "
-                "coordinates: steps may be several times 1 / Λ",
-            )
+        yield from self.whitening_facts()
         yield from self.rule.facts()
         yield from self.fitted.facts()
         if self.signed:

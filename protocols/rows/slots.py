@@ -30,7 +30,8 @@ noise `privacy.quiet_descent`: |v_t|, |w_T| <= R; rest = (1 - eta lam) v_t.
 |w_T| <= R, and |rest| <= |v_(t+1)| + eta |gradient + chi|. Its conditions hold with no noise as
 well.
 
-**Spectrum** (linear rules, p(z) = z, no noise, steps of at most 1 / C^2). With H = X^T X / N and
+**Spectrum** (linear rules, p(z) = z, no noise, steps of at most 1 / C^2, or 1 / Lambda, which then
+stands for C^2). With H = X^T X / N and
 X^T y / N = H^(1/2) u, |u| <= 1 for y in [0, 1], every vector is f(H) H^(1/2) u, f a polynomial of
 degree below 2 T that the rule's own recursion evaluates: |v| <= max |f(h)| sqrt(h) over [0, C^2].
 In sqrt(h) / C that is an odd polynomial of degree below 4 T. On m roots of Chebyshev's polynomial
@@ -307,6 +308,7 @@ def barrier(course: Course, rule: Barrier) -> Norms | None:
 def spectrum(course: Course, rule: Momentum) -> Norms | None:
     """Of least squares; None where steps may be too long."""
     c, rounds = course.norm_bound, rule.rounds
+    c = c if course.spectrum is None else math.sqrt(course.spectrum)
     if course.noise or rule.largest_rate * (c**2 + rule.ridge) > 1 + 1e-9:
         return None
     count = 16 * 4 * rounds
@@ -380,7 +382,7 @@ def bounds_of(plan: RowsPlan, course: Course) -> SlotBounds:
 
 def _course(plan: RowsPlan, norm_bound: float) -> Course:
     privacy, whitening = plan.privacy, plan.whitening
-    if whitening is not None and not all(c.satisfied for c in whitening.check(plan.split)):
+    if whitening is not None and not all(c.satisfied for c in whitening.check(plan.moment_split)):
         whitening = None  # Lambda is a word: rows of norm 1 have at most 1
     return Course(
         rule=plan.rule,

@@ -137,12 +137,13 @@ def check(plan: Any, evidence: Evidence) -> dict[str, str]:
         ("moment_plan", plan.moment_plan, first.digest()),
         ("members", rows[1], rows[0]),
         ("schema", plan.schema, first.schema),
-        ("colluders", plan.split, first.split),
+        ("colluders", plan.moment_split, first.split),
+        ("moment_privacy", plan.moment_privacy or first.privacy, first.privacy),
         ("sigma", whitening.sigma, min(first.noise_scales, default=0.0)),
     ):
         if found != due:
             raise PolicyError(f"{field} of the plan is not that of its second moment")
-    promise, announced = plan.privacy, task.epsilon_in_all * (1 + 1e-9)
+    promise, announced = plan.privacy or plan.moment_privacy, task.epsilon_in_all * (1 + 1e-9)
     if promise is None or first.privacy is None or not promise.epsilon <= announced:
         raise PolicyError(
             f"epsilon={promise and promise.epsilon} of the plan exceeds {task.epsilon_in_all}, "

@@ -47,6 +47,8 @@ from protocols.updates.update import Update
 from protocols.words import ATTACK, Fact, number, size
 
 Vector = NDArray[np.float64]
+ROUNDING_OF_SUM = 1e-3
+"""Of epsilon, that a second moment leaves of what it announces where nothing follows with noise."""
 ROUNDING = 1e-10
 """Relative slack of the scale of rows; `DualParty` allows ten times as much."""
 
@@ -139,8 +141,14 @@ class GradientPlan(RunPlan):
 
     def remarks(self) -> Iterator[str]:
         """What parties count, what follows, and whose part is opened alone."""
-        if isinstance(self.task, OneSum):
-            yield from self.task.remarks()
+        task, own = self.task, self.privacy.epsilon if self.privacy else math.inf
+        if isinstance(task, MomentObjective) and own * (1 + ROUNDING_OF_SUM) >= task.epsilon_in_all:
+            yield (
+                "a training without noise is to follow on rows that it whitens, for which you are "
+                "asked again, and asked to accept exact sums"
+            )
+        elif isinstance(task, OneSum):
+            yield from task.remarks()
         else:
             what = "the same, whatever their rows" if self.weights else "as their rows"
             yield f"in every sum, parties count {what}"

@@ -141,11 +141,16 @@ class QuadraticNesterov(Quadratic):
         """N_t."""
         if self.schedule == "harmonic":
             return tuple(1 + self.extra / (t + 1) for t in range(self.rounds))
-        # Not powers, whose last digit depends on the machine: all make their masks of these.
-        powers = accumulate(repeat(self.decay, self.rounds - 1), mul, initial=1.0)
-        return tuple(1 + self.extra * power for power in powers)
+        return falling(self.rounds, self.extra, self.decay)
 
     @property
     def momenta(self) -> tuple[float, ...]:
         """m_t."""
         return accelerated(self.rounds, self.first_alpha)
+
+
+def falling(rounds: int, extra: float, decay: float) -> tuple[float, ...]:
+    """N_t = 1 + extra * decay^t."""
+    # Not powers, whose last digit depends on the machine: all make their masks of these.
+    powers = accumulate(repeat(decay, rounds - 1), mul, initial=1.0)
+    return tuple(1 + extra * power for power in powers)

@@ -32,8 +32,11 @@ IN_THE_CLEAR = {
     "quadratic-adam": "adaptive.QuadraticAdam",
 }
 """Offered with secure aggregation alone."""
-UNASKED = {"nag-sc": "strongly_convex.StronglyConvexNesterov"}
-"""What other choices make: nag with a ridge, and nag-opt."""
+UNASKED = {
+    "nag-sc": "strongly_convex.StronglyConvexNesterov",
+    "rescaled-nag": "rescaled.RescaledNesterov",
+}
+"""What other choices make: nag with a ridge, and nag-opt; quadratic-nag of an encrypted model."""
 VARIANTS = ("clipped-gd", "nag-opt", "masg-opt")
 """Choices with secure aggregation that make a rule of another name."""
 RULES = {**ANYWHERE, **IN_THE_CLEAR, **UNASKED}

@@ -22,12 +22,13 @@ from tests.sims.fake_run import place, reseal
 
 TOY = ("--profile", "fast-insecure")
 RUNS = {
-    "linear": "--model linear --no-privacy --iterations 60",
-    "linear-home": "--model linear --protocol encrypted-model --no-privacy --iterations 12",
+    "linear": "--model linear --no-privacy --iterations 60 --as-trained",
+    "linear-home": "--model linear --protocol encrypted-model --no-privacy --iterations 12 "
+    "--as-trained",
     "improved": "--model improved-lffr --epsilon 5 --colluders 1 --iterations 9",
     "lffr": "--model lffr --no-privacy --iterations 6",
     "lffr-private": "--model lffr --epsilon 5 --colluders 1 --iterations 4",
-    "poisson": "--model poisson --no-privacy --iterations 8",
+    "poisson": "--model poisson --no-privacy --iterations 8 --as-trained",
 }
 PRIVATE = ("improved", "lffr-private")
 

@@ -21,7 +21,7 @@ ODDS = FRAME[["a", "b", "ward"]].assign(
 )
 APART = FRAME[["a", "b"]].assign(y=np.where(FRAME.cost > 50, "yes", "no"))
 SUMS: dict[str, Any] = {"protocol": "secure-aggregation", "no_privacy": True}
-TOY: dict[str, Any] = {"profile": "fast-insecure", "no_privacy": True}
+TOY: dict[str, Any] = {"profile": "fast-insecure", "no_privacy": True, "as_trained": True}
 HOME: dict[str, Any] = TOY | {"protocol": "encrypted-model"}
 LABEL, TARGETS = {"label": "y"}, {"target": "cost,days"}
 SHORT: dict[str, dict[str, Any]] = {

@@ -13,7 +13,7 @@ from protocols.models.registry import model_named
 from protocols.names import ENCRYPTED_MODEL, ENCRYPTED_ROWS, SECURE_AGGREGATION, UNDER_CKKS
 from protocols.plan.run_plan import Member, RunPlan
 from protocols.privacy.calibrate.figures import Draft, PublicFigures, Wanted
-from protocols.privacy.calibrate.options import check_options
+from protocols.privacy.calibrate.options import QUIET, check_options
 from protocols.privacy.calibrate.pace import pace
 from protocols.privacy.calibrate.regression import draft_gram, draft_lffr
 from protocols.privacy.calibrate.rows import draft_linear, draft_poisson, draft_rows
@@ -49,6 +49,8 @@ KINDS: Mapping[str, Callable[[PublicFigures, Wanted], Draft]] = {
     SECURE_AGGREGATION: draft_sums,
 }
 """By model, or of logistic models by protocol."""
+USUAL_MOMENT = 1.0
+"""Epsilon of a second moment that is for a training without noise."""
 WHITENED = "quadratic-gd"
 """Where rows are whitened and no update is asked for."""
 
@@ -96,7 +98,7 @@ def calibrate(figures: PublicFigures, wanted: Wanted, moment: Moment | None = No
         PrivacyError: no certified setting exists. ParameterError: options that do not fit.
     """
     check_options(wanted)
-    chosen = wanted if wanted.update else _usual(figures, wanted)
+    chosen = _with_moment(wanted) if wanted.update else _usual(figures, wanted)
     try:
         draft, first = _drafted(figures, chosen, moment)
     except PrivacyError:
@@ -119,8 +121,13 @@ def _usual(figures: PublicFigures, wanted: Wanted) -> Wanted:
     Public figures alone decide: whether the data are whitened is known before they are asked.
     """
     model, private = model_named(wanted.model), wanted.epsilon is not None
-    usual = replace(wanted, update=(private and model.private_update) or model.update)
     in_batches = wanted.batches > 1 and wanted.protocol == ENCRYPTED_MODEL
+    quiet_here = wanted.model in QUIET.get(wanted.protocol, ()) and not in_batches
+    if not private and not wanted.ridge and quiet_here:
+        quiet = replace(wanted, update="nag", moment_epsilon=wanted.moment_epsilon or USUAL_MOMENT)
+        if figures.num_features <= MOST_FEATURES:
+            return quiet
+    usual = replace(wanted, update=(private and model.private_update) or model.update)
     if wanted.model == "logistic" and (figures.offset_reach or in_batches):
         # The barrier's theorem knows of no offsets, and is about all rows.
         return replace(wanted, update="nag")
@@ -134,6 +141,14 @@ def _usual(figures: PublicFigures, wanted: Wanted) -> Wanted:
     return whitened if figures.num_features <= MOST_FEATURES else usual
 
 
+def _with_moment(wanted: Wanted) -> Wanted:
+    """Of the quadratic gradient on an encrypted model, whose public diagonal a noisy sum gives."""
+    at_home = wanted.protocol == ENCRYPTED_MODEL and wanted.model == "logistic"
+    if wanted.epsilon is None and at_home and wanted.update in RULES:
+        return replace(wanted, moment_epsilon=wanted.moment_epsilon or USUAL_MOMENT)
+    return wanted
+
+
 def _drafted(
     figures: PublicFigures, wanted: Wanted, moment: Moment | None
 ) -> tuple[Draft, GradientPlan | None]:
@@ -144,10 +159,15 @@ def _drafted(
     if moment is not None:
         return draft_whitened(figures, wanted, moment, opened=True), None
     first = moment_plan(figures, wanted)
-    expected = expected_moment(figures, first)
+    private = wanted.epsilon is not None
+    expected = (
+        expected_moment(figures, first) if private else Moment.of(figures.usual.moment, first)
+    )
     return draft_whitened(figures, wanted, expected, opened=False), first
 
 
 def _whitens(wanted: Wanted) -> bool:
+    if wanted.epsilon is None:
+        return wanted.moment_epsilon is not None
     rows = wanted.protocol in UNDER_CKKS and wanted.model == "logistic"
-    return rows and wanted.update in RULES and wanted.epsilon is not None
+    return rows and wanted.update in RULES

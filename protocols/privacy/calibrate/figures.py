@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from protocols.errors import ParameterError
 from protocols.names import ENCRYPTED_ROWS
 from protocols.numerics import arithmetic
+from protocols.numerics.whitening import Usual
 from protocols.plan.held_out import HeldOut
 from protocols.plan.run_plan import Member, PrivacyPlan, RunPlan
 from protocols.privacy.certificates.certificate import Certificate
@@ -24,7 +25,7 @@ class PublicFigures:
     rows_by_party: that the run uses; held_out: of whole tables, None: all of them; num_features: d,
     bias included; norm_bound: B, of every row; entry_bound: of every value of a row, where rows are
     not clipped; outputs: c; schema: what a plan states of the columns, placeholders of the usual
-    length by default.
+    length by default; typical: middles and spreads of encoded columns and the bias, None: of any.
     """
 
     rows_by_party: tuple[int, ...]
@@ -34,6 +35,7 @@ class PublicFigures:
     outputs: int = 1
     schema: Mapping[str, Any] | None = None
     held_out: HeldOut | None = None
+    typical: Usual | None = None
 
     @classmethod
     def even(
@@ -69,6 +71,13 @@ class PublicFigures:
         return replace(self, rows_by_party=sizes, held_out=held_out)
 
     @property
+    def usual(self) -> Usual:
+        """What encoded rows are like: of any, columns that share the bound of the norm."""
+        each = self.norm_bound / math.sqrt(self.num_features)
+        others = self.num_features - 1
+        return self.typical or Usual(middles=(0.0,) * others, spreads=(each,) * others, bias=each)
+
+    @property
     def offset_reach(self) -> float:
         """Largest |offset| of a row; 0 without offsets."""
         return float((self.schema or {}).get("offset", 0.0))
@@ -88,7 +97,9 @@ class PublicFigures:
 class Wanted:
     """What is asked of a run; each field as the option of `cohort simulate`; None: to be chosen.
 
-    epsilon: None for no privacy, not even a chosen one.
+    epsilon: None for no privacy, not even a chosen one; moment_epsilon: of the second moment that
+    whitens the rows of a run without privacy, None: they are not whitened, or by the usual one
+    where no update is wanted.
     """
 
     model: str = "logistic"
@@ -110,6 +121,7 @@ class Wanted:
     epsilon: float | None = None
     delta: float = 1e-5
     colluders: int = 0
+    moment_epsilon: float | None = None
     cover: int | None = None
     profile: str = "secure"
     ring_dim: int | None = None

@@ -6,10 +6,15 @@ from typing import Any
 
 from protocols.errors import ParameterError, PrivacyError
 from protocols.models.registry import model_named
-from protocols.names import ENCRYPTED_MODEL, SECURE_AGGREGATION, UNDER_CKKS
+from protocols.names import ENCRYPTED_MODEL, ENCRYPTED_ROWS, SECURE_AGGREGATION, UNDER_CKKS
 
 RIDGED = ("gd", "clipped-gd", "hb", "nag", "masg", "nag-opt", "masg-opt", "scd")
 """Updates of encrypted sums that have a ridge; others would drop it without a word."""
+
+
+QUIET = dict.fromkeys((ENCRYPTED_ROWS, ENCRYPTED_MODEL), ("logistic", "linear"))
+"""Models whose rows can be whitened without privacy, by protocol; where no update is asked for, and
+no ridge, they are."""
 
 
 def check_options(wanted: Any) -> None:
@@ -58,13 +63,33 @@ def check_options(wanted: Any) -> None:
             f"floor={wanted.floor} cannot be given with privacy: the curvature is public then, and "
             "nothing is inverted; leave it out, or add --no-privacy"
         )
+    if wanted.moment_epsilon is not None:
+        _check_moment(wanted)
     usual = wanted.update in ("", "barrier")
     if wanted.model != "logistic" or wanted.protocol not in UNDER_CKKS or not (private or usual):
         return
-    for name in ("learning_rate", "radius"):
+    for name in ("learning_rate", *(["radius"] if private or wanted.update else [])):
         if getattr(wanted, name) is not None:
-            what = f"{named} with privacy" if private else "barrier"
+            what = f"{named} with privacy" if private else named
             raise ParameterError(
                 f"{name}={getattr(wanted, name)} cannot be given for {what}: its certificate "
                 "fixes it; leave it out, or use --update gd --no-privacy"
             )
+
+
+def _check_moment(wanted: Any) -> None:
+    told = f"moment_epsilon={wanted.moment_epsilon:g}"
+    if wanted.epsilon is not None:
+        raise ParameterError(
+            f"{told} with epsilon={wanted.epsilon:g}: the second moment of a run with privacy has "
+            "its part of that; leave it out, or add --no-privacy"
+        )
+    models = QUIET.get(wanted.protocol, ())
+    diagonal = wanted.protocol == ENCRYPTED_MODEL and wanted.model == "logistic"
+    taken = ("gd", "nag", *(("quadratic-gd", "quadratic-nag") if diagonal else ()))
+    if wanted.model not in models or wanted.update not in ("", *taken) or wanted.ridge:
+        raise ParameterError(
+            f"{told}: protocol {wanted.protocol} whitens rows without privacy for model "
+            f"{' or '.join(models)} and update {', '.join(taken)}, without a ridge, not for "
+            f"{wanted.model} and {wanted.update or 'the usual one'}; leave it out"
+        )

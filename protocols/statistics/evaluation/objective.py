@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from parties.kernel.sums.tables import Bins, Judged
+from protocols.exchange.labels import RANGES_VIEW
 from protocols.exchange.serialise import to_plain
 from protocols.models.registry import model_named
 from protocols.sums.one_sum import OneSum
@@ -14,7 +15,7 @@ from protocols.sums.one_sum import OneSum
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvaluationObjective(OneSum):
-    """Judge a model; fields: see `Judged`.
+    """Judge a model; fields: see `Judged`; of_ranges: whether it scores rows of that view.
 
     Raises:
         ParameterError: a field is out of range.
@@ -33,6 +34,7 @@ class EvaluationObjective(OneSum):
     exact: bool
     row_norm: float
     sites: tuple[str, ...] = ()
+    of_ranges: bool = False
 
     def __post_init__(self) -> None:
         _ = self.row_function
@@ -50,6 +52,11 @@ class EvaluationObjective(OneSum):
             row_norm=self.row_norm,
             sites=self.sites,
         )
+
+    @property
+    def view(self) -> str:  # type: ignore[override]
+        """The model's."""
+        return RANGES_VIEW if self.of_ranges else ""
 
     @property
     def alone(self) -> tuple[str, ...]:
@@ -84,4 +91,7 @@ class EvaluationObjective(OneSum):
 
     def to_dict(self) -> dict[str, Any]:
         """For the plan."""
-        return {"kind": self.kind, **to_plain(self)}
+        plain = dict(to_plain(self))
+        if not self.of_ranges:
+            del plain["of_ranges"]  # such plans have the digests that they had without the field
+        return {"kind": self.kind, **plain}

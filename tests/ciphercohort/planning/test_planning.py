@@ -107,7 +107,7 @@ def test_a_toy_ring_is_rehearsed_and_says_so(
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("--model linear --target a,b --no-privacy", ("encrypted-rows", "fixed-hessian", 60)),
+        ("--model linear --target a,b --no-privacy", ("encrypted-rows", "fixed-hessian", 12)),
         ("--model linear --epsilon 3", ("encrypted-rows", "fixed-hessian", 30)),
         ("--model lffr --no-privacy --iterations 7", ("encrypted-rows", "fixed-hessian", 7)),
         ("--model poisson --no-privacy --iterations 4", ("encrypted-rows", "nag", 4)),

@@ -71,9 +71,13 @@ def test_the_figures_that_matter_are_there() -> None:
         for measure in result.model.measures:
             assert measure.title in text and measure.shown(scores[measure.key]) in text
     assert "no better than the base rate" not in text
-    coef, _ = coefficients(SCHEMA, result.weights, "logistic")
-    assert "Odds ratio" in text
-    assert all(words.number(float(np.exp(value))) in text for value in coef[0])
+    assert SCHEMA.row_norm and "odds ratio per unit of a column is stated" in text
+    assert "Odds ratio [" not in text
+    unclipped = replace(result, schema=replace(SCHEMA, row_norm=None))
+    whole = Document(render_report(unclipped)).text
+    coef, _ = coefficients(unclipped.schema, result.weights, "logistic")
+    assert "Odds ratio [" in whole
+    assert all(words.number(float(np.exp(value))) in whole for value in coef[0])
     assert "shows nothing before its end" in text
     assert f"{result.max_abs_diff_to_twin:.2g}" in text
     for found in (result.plan.digest(), result.transcript_head, result.plan.session, "No privacy"):
@@ -177,8 +181,9 @@ def test_a_tie_with_the_base_rate_is_no_better_and_one_class_has_none() -> None:
     assert judged(result.weights, test_y=np.ones_like(result.test_y)).verdict == ""
 
 
-def test_an_effect_is_its_coefficient_times_the_step(html: str) -> None:
-    """The step of `age` is its spread; that of a category is having it, whatever the row norm."""
+def test_an_effect_is_its_coefficient_times_the_step() -> None:
+    """The step of `age` is its spread; that of a category is having it."""
+    html = render_report(replace(make_result(), schema=replace(SCHEMA, row_norm=None)))
     for feature, step in {"age": 10.0, "ward=A": 1.0, "ward=B": 1.0, "ward=C": 1.0}.items():
         row = html.partition(f"<td>{feature}<")[2].partition("</tr>")[0].replace("−", "-")
         coefficient, _, effect = map(float, re.findall(r"<td>([^<]*)</td>", row))

@@ -251,7 +251,8 @@ def test_a_schema_is_shown_and_made(tables: Tables) -> None:
 @pytest.mark.secure
 def test_two_parties_at_128_bits(tables: Tables) -> None:
     """The twin's errors to 1e-3, after two iterations on a secure ring."""
-    options = ("--model", "linear", "--parties", "2", "--iterations", "2", "--no-privacy", "--json")
+    few = ("--parties", "2", "--iterations", "2", "--as-trained")
+    options = ("--model", "linear", *few, "--no-privacy", "--json")
     result = tables.simulate("--profile", "secure", *options)
     assert result.exit_code == 0, result.stderr
     summary = json.loads(result.stdout)
@@ -263,7 +264,9 @@ def test_two_parties_at_128_bits(tables: Tables) -> None:
 def test_training_that_has_not_converged_says_so(tables: Tables, runs: Runs, model: str) -> None:
     """Two iterations leave much; the default of sums leaves nothing to tell."""
     words = ("--model", model, "--no-privacy", "--profile", "fast-insecure", "--json")
-    few = json.loads(tables.simulate(*words, "--iterations", "2").stdout)["warnings"]
+    few = json.loads(tables.simulate(*words, "--iterations", "2", "--as-trained").stdout)[
+        "warnings"
+    ]
     told = [w for w in few if "has not converged: 2 iterations leave" in w]
     assert len(told) == 1 and "--iterations" in told[0]
     assert not any("converged" in w for w in runs("linear").summary["warnings"])
