@@ -10,6 +10,7 @@ PACKAGES := ciphercohort protocols parties coordinator sims
 WORKERS ?= 2
 PYTEST ?= -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 TEST_THREADS ?= 1
+TESTS = OMP_NUM_THREADS=$(TEST_THREADS) $(BIN)/python -m pytest $(PYTEST)
 DEMO_OUT ?= runs/demo
 
 export FLWR_TELEMETRY_ENABLED := 0
@@ -19,16 +20,22 @@ export FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION := 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check bench docs flower-wheel wheels setup setup-dev clean distclean
+.PHONY: help demo test test-product test-lab check bench docs flower-wheel wheels setup setup-dev clean distclean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: setup ## train on a data set that scikit-learn ships, encrypted, for three parties
 	$(BIN)/cohort simulate --out $(DEMO_OUT)
 
-test: setup-dev ## run the tests
-	OMP_NUM_THREADS=$(TEST_THREADS) $(BIN)/python -m pytest $(PYTEST)
+test: setup-dev ## run all tests
+	$(TESTS)
+
+test-product: setup-dev ## those of what runs at hospitals and centres alone
+	$(TESTS) --ignore=tests/lab
+
+test-lab: setup-dev ## those of papers, studies and audits alone
+	$(TESTS) tests/lab
 
 check: setup-dev ## lint, formatting, types, import contracts, doctests
 	$(BIN)/ruff check .

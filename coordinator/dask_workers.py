@@ -11,7 +11,7 @@ import asyncio
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -89,7 +89,7 @@ def dask_setup(_worker: Any) -> None:
 
 
 def workers_of(asked: int | str, folder: Path | None = None) -> AbstractContextManager[Any]:
-    """An engine while it is open: so many local processes, or those of a scheduler; 0: None.
+    """An engine while it is open: so many local processes, or those of a scheduler.
 
     asked: a number, or tls://HOST:PORT; folder: holds what proves who belongs to the cluster,
     `workers/cert.pem` and `workers/key.pem`.
@@ -98,8 +98,6 @@ def workers_of(asked: int | str, folder: Path | None = None) -> AbstractContextM
         ParameterError: the extra is not installed, or the address is not protected by TLS.
         WorkersError: on opening: the scheduler does not answer.
     """
-    if not asked:
-        return nullcontext()
     try:
         import distributed
     except ImportError:

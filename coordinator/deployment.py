@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from coordinator.coordinator import AskParties, Coordinator, Observer, Replies, arrivals
-from coordinator.dask_workers import workers_of
 from coordinator.log import (
     FOLDER,
     TRANSCRIPT,
@@ -34,6 +33,7 @@ from coordinator.log import (
 from coordinator.replay import evidence as read_evidence
 from coordinator.settings import Settings
 from coordinator.status import Status
+from coordinator.workers import workers_of
 from protocols.errors import CohortError, ParameterError, ProtocolError
 from protocols.exchange.cards import Card
 from protocols.exchange.locks import locked

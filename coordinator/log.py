@@ -240,13 +240,18 @@ def rebuild_transcript(
 # -- auditing -------------------------------------------------------------------------------------
 
 
+def holds_messages(folder: Path) -> bool:
+    """Whether every message of the run in a folder was kept there."""
+    return (folder / FOLDER).is_dir() and (folder / TRANSCRIPT).is_file()
+
+
 def require_messages(folder: Path) -> None:
     """Check that a run folder holds recorded messages.
 
     Raises:
         ParameterError: it holds none.
     """
-    if not (folder / FOLDER).is_dir() or not (folder / TRANSCRIPT).is_file():
+    if not holds_messages(folder):
         raise ParameterError(
             f"{str(folder)!r} holds no {FOLDER} beside a {TRANSCRIPT}: record the run with "
             "cohort simulate --keep-messages"

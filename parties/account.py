@@ -25,7 +25,7 @@ class Account:
     on the party's rows has been made (`spend`); `commit` notes the regular end. A process that dies
     in between leaves the run spent.
 
-    booked: law of the run's noise and its cost, mu^2 if Gaussian, epsilon if Laplace.
+    booked: law of the run's noise and its cost, mu^2.
 
     Raises:
         ParameterError: a ledger without a data set's name.
@@ -127,9 +127,7 @@ class Account:
 
 
 def _cost(events: Sequence[Event]) -> tuple[str, float]:
-    """As `SumsSheet.cost`, and of which law; of releases of no law or of two: none, which is 0."""
-    powers = {"gaussian": 2, "laplace": 1, "skellam": 2}
-    (law, *others) = {event.kind for event in events} or {""}
-    if others or law not in powers:
+    """As `SumsSheet.cost`, and of which law; of other releases: of none, which is 0."""
+    if {event.kind for event in events} != {"gaussian"}:
         return "", 0.0
-    return law, math.fsum(e.count * e.noise_multiplier ** -powers[law] for e in events)
+    return "gaussian", math.fsum(e.count / e.noise_multiplier**2 for e in events)

@@ -31,8 +31,8 @@ from ciphercohort.results.result import Array, Figures, RunResult, scored
 from ciphercohort.results.slot_report import unproven_warnings
 from coordinator.coordinator import Coordinator, Observer
 from coordinator.costs import Costs
-from coordinator.dask_workers import workers_of
 from coordinator.replay import evidence as read_evidence
+from coordinator.workers import workers_of
 from parties.coins import Coins
 from parties.policy import Policy
 from parties.reader.look import filled_totals

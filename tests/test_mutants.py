@@ -95,7 +95,7 @@ def escapes(certificate: Certificate) -> float:
         gradient = s.lam * w
         gradient[:, 0] += s.norm_bound * (s.sigmoid.polynomial(s.norm_bound * w[:, 0]) - 1)
         noise = total * rng.standard_normal(w.shape)
-        w = np.where(out[:, None], w, w - s.eta * (gradient + noise))
+        w = np.where(out[:, None], w, w - s.learning_rate * (gradient + noise))
         out |= np.einsum("ij,ij->i", w, w) > certificate.figures["R"] ** 2
     return float(out.mean())
 

@@ -21,7 +21,7 @@ from protocols.words import INSECURE, NOT_PRIVATE
 
 if TYPE_CHECKING:
     from ciphercohort.results.result import RunResult
-    from ciphercohort.verify.folder import Check
+    from coordinator.replay import Check
 
 REFUSED, FAILED, INTERRUPTED = 2, 1, 130
 

@@ -328,7 +328,7 @@ def abort(folder: Folder, debug: options.Debug = False) -> None:
 @party_app.command()
 def statement(
     folder: Folder,
-    out: Annotated[Path, typer.Option(help="File to write, for cohort audit transcript.")],
+    out: Annotated[Path, typer.Option(help="File to write, for cohort verify.")],
     session: Annotated[str | None, typer.Option(help="Default: the latest.")] = None,
     debug: options.Debug = False,
 ) -> None:
@@ -337,7 +337,7 @@ def statement(
         from ciphercohort.deploy.party import Party
 
         Party(folder).statement(out, session)
-        say(console, f"{out}: whoever audits the run gives it to cohort audit transcript")
+        say(console, f"{out}: whoever verifies the run gives it to cohort verify")
 
 
 # -- peers ---------------------------------------------------------------------------------------

@@ -35,7 +35,6 @@ from protocols.names import (
     UNDER_CKKS,
     protocol_name,
 )
-from protocols.privacy.loss.catalogue import NOISES
 from protocols.updates.registry import ANYWHERE, IN_THE_CLEAR, UPDATES, VARIANTS
 
 if TYPE_CHECKING:
@@ -205,11 +204,8 @@ class TrainingOptions:
     )
     schedule: str = of_sums(
         "cyclic",
-        "Of scd's batches: cyclic (public) or poisson (secret; gaussian).",
+        "Of scd's batches: cyclic (public) or poisson (secret).",
         choices=("cyclic", "poisson"),
-    )
-    mechanism: str = of_sums(
-        "gaussian", f"Privacy noise: {' or '.join(NOISES)}.", choices=tuple(NOISES)
     )
     moment_epsilon: float | None = option(
         None,
@@ -337,7 +333,7 @@ class OutputOptions:
     )
     keep_messages: bool = option(
         False,
-        "Keep every message, for cohort audit transcript. At 128 bits about 90 MB per party and "
+        "Keep every message, for cohort verify. At 128 bits about 90 MB per party and "
         "4 MB an iteration; of an encrypted model 140 and 7.",
     )
 

@@ -119,7 +119,6 @@ class DeployOptions(TypedDict, total=False):
     clip: float | None
     batches: int | None
     schedule: str | None
-    mechanism: str | None
     epsilon: float | None
     delta: float | None
     colluders: int | None

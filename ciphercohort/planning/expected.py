@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -56,5 +55,4 @@ def _noise(plan: GradientPlan | RowsPlan) -> float:
         own = plan.privacy.sigma
     else:
         own = float(np.sqrt(np.mean(np.square(plan.noise_scales))))
-        own *= math.sqrt(2) if plan.mechanism == "laplace" else 1.0
     return plan.split.total_std(own)

@@ -71,7 +71,7 @@ OPENED = {
 WHITENED = {
     PLAN: ("whitening", "moment_plan", "slot_bound", "update.learning_rate"),
     CERTIFICATE: (
-        *("setting.spectrum", "setting.whitening", "setting.eta", "conditions.left"),
+        *("setting.spectrum", "setting.whitening", "setting.learning_rate", "conditions.left"),
         *(
             "conditions.right",
             "figures.reached",

@@ -1,4 +1,8 @@
-"""Re-check a finished run from its folder alone: everything that can be computed again, is.
+"""Re-check a run from its folder alone: everything that can be computed again, is.
+
+Files of a run folder are held against one another and against the theorem; where messages were
+kept, the coordinator's arithmetic is executed on them again (`again`). Of a session across machines
+and of other folders with messages that is all there is to check.
 
 What a check cannot show: the folder is not signed. Whoever rewrites every file consistently makes
 another run; the digests of plan and transcript, kept elsewhere, would tell.
@@ -7,8 +11,7 @@ another run; the digests of plan and transcript, kept elsewhere, would tell.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ from ciphercohort.job.layout import (
     FIRST,
     HALVES,
     INFERENCE,
+    MESSAGES,
     METRICS,
     MODEL,
     OPTIONAL,
@@ -38,8 +42,10 @@ from ciphercohort.results.plan_figures import encryption_words
 from ciphercohort.results.predict import ReleasedModel
 from ciphercohort.results.slot_report import slot_problems
 from ciphercohort.verify import figures, messages
+from ciphercohort.verify.again import MALFORMED, execute
 from ciphercohort.verify.certificate import certificate_problems, input_problems
-from coordinator.replay import evidence, replay
+from coordinator.log import holds_messages
+from coordinator.replay import Check, OnStep, evidence, replay
 from parties.reader.schema import Schema
 from parties.reader.table import Table, read_table
 from protocols.errors import CohortError, ParameterError
@@ -50,31 +56,18 @@ from protocols.steps import second_moment
 
 READ = {RELEASE: (PLAN, MODEL, FACTS, TRANSCRIPT), PRIVATE: (SUMMARY, METRICS)}
 JSON_LINES = (TRANSCRIPT, METRICS)
-# What reading a file that is JSON, but of another shape, may raise.
-MALFORMED = (
-    KeyError,
-    TypeError,
-    ValueError,
-    LookupError,
-    AttributeError,
-    ArithmeticError,
-    RecursionError,
-)
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One check's verdict; detail: what was found, or every mismatch with file and field."""
+def verify_run(
+    folder: str | Path,
+    data: Table | None = None,
+    statements: Sequence[bytes] = (),
+    on_step: OnStep = lambda step, done, total: None,
+) -> list[Check]:
+    """Check a run folder, its release alone, or the folder of a session across machines.
 
-    name: str
-    passed: bool
-    detail: str
-
-
-def verify_run(folder: str | Path, data: Table | None = None) -> list[Check]:
-    """Check a run folder, or its release alone.
-
-    data: the run's test rows, to compute the scores again.
+    data: the run's test rows, to compute the scores again; statements: of parties whose last
+    replies were lost; on_step: is told how far the re-execution is.
 
     Raises:
         ParameterError: the folder is not a run's, or scores are asked for where they are not.
@@ -88,15 +81,12 @@ def verify_run(folder: str | Path, data: Table | None = None) -> list[Check]:
             f"{str(path)!r} is the private half of a run, and release/ is what is verified: give "
             f"{str(path.resolve().parent / RELEASE)!r}, or the run folder with both"
         )
-    if status is None and (path / PLAN).is_file() and (path / TRANSCRIPT).is_file():
-        raise ParameterError(
-            f"{str(path)!r} is the folder of a coordinator's session, without {CERTIFICATE} and "
-            f"{FACTS} to verify: cohort audit transcript checks its messages"
-        )
+    if status is None and rows is None and holds_messages(release):
+        return execute(release, statements, on_step)
     if status is None:
         raise ParameterError(
             f"{str(path)!r} is not a run folder: it has no readable {RELEASE}/{STATUS} of "
-            "ciphercohort"
+            f"ciphercohort, and no {MESSAGES}"
         )
     if rows is not None and private is None:
         raise ParameterError(
@@ -122,6 +112,12 @@ def verify_run(folder: str | Path, data: Table | None = None) -> list[Check]:
         checks += _load(where, name, files)
     if all(name in files for _, name in names):
         checks += _content(release, files, rows)
+    if holds_messages(release):
+        checks += execute(release, statements, on_step)
+    elif statements:
+        raise ParameterError(
+            f"{str(path)!r} has no {MESSAGES}, which a statement is about: leave statement out"
+        )
     return checks
 
 

@@ -9,8 +9,6 @@ from parties.kernel.rooms import EVERY
 
 BESIDE = {
     "GaussianEvent": "protocols.privacy.loss.accounting:GaussianEvent",
-    "LaplaceEvent": "protocols.privacy.loss.accounting:LaplaceEvent",
-    "SkellamEvent": "protocols.privacy.laws.skellam:SkellamEvent",
     "HeldOut": "protocols.plan.held_out:HeldOut",
     "Record": "parties.agent.store:Record",
 }

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.errors import MessageError, ProtocolError
-from protocols.privacy.laws.polya import uniform_below_each
-from protocols.privacy.laws.randomness import RandomSource, uniform_below
+from protocols.privacy.laws.randomness import RandomSource, uniform_below, uniform_below_each
 
 PRIME = 65521
 """The largest; `residues` takes smaller ones, too."""

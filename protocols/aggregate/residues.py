@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.aggregate.packed import PRIME
-from protocols.privacy.laws.polya import uniform_below_each
-from protocols.privacy.laws.randomness import RandomSource, uniform_below
+from protocols.privacy.laws.randomness import RandomSource, uniform_below, uniform_below_each
 
 FRACTION_BITS = 60
 BOUND = 2.0**72

@@ -113,7 +113,7 @@ class GramPlan(CircuitPlan):
         return self.num_features * self.outputs
 
     @property
-    def step_per_row(self) -> float:
+    def learning_rate_per_row(self) -> float:
         """Noise comes before encryption."""
         return math.inf
 

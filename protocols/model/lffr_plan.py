@@ -72,7 +72,7 @@ class LffrModelPlan(ModelPlan):
     @property
     def learning_rate(self) -> float:
         """eta."""
-        return self.rule.largest_rate
+        return self.rule.largest_learning_rate
 
     @property
     def ridge(self) -> float:
@@ -82,7 +82,7 @@ class LffrModelPlan(ModelPlan):
     @property
     def units(self) -> LffrUnits:
         """See `ModelPlan`."""
-        return LffrUnits.of(self.link, self.widest_step)
+        return LffrUnits.of(self.link, self.largest_gradient_factor)
 
     @property
     def slope_gain(self) -> float:

@@ -235,10 +235,10 @@ class ModelPlan(RowsPlan):
     @property
     def units(self) -> RowUnits:
         """What rows are multiplied by: the map of a refresh multiplies a mean of B columns."""
-        return RowUnits.of(self.link, self.widest_step)
+        return RowUnits.of(self.link, self.largest_gradient_factor)
 
     @property
-    def widest_step(self) -> float:
+    def largest_gradient_factor(self) -> float:
         """Largest step, over the sum of the means of B columns."""
         step = max(map(self.rule.gradient_factor, range(self.rule.rounds)))
         return float(step * self.layout.block_size / self.num_rows)
@@ -319,7 +319,7 @@ class ModelPlan(RowsPlan):
         reply = math.hypot(fresh_std(params, parties), row * self.slope_gain * rounding, rounding)
         switches = params.num_special_towers if layout.turns > 1 else 0
         # `noise_gain` is about errors of w, one a round.
-        moved = layout.block_size * abs(self.gradient_scale) * rule.largest_rate * reply
+        moved = layout.block_size * abs(self.gradient_scale) * rule.largest_learning_rate * reply
         own_path = math.hypot(
             rounding * math.sqrt(1 + switches), refresh * math.sqrt(layout.num_parts)
         )

@@ -89,7 +89,7 @@ def curvature(link: Polynomial) -> float:
 
 
 def push_bound(
-    link: Polynomial, *, shrink: float, eta: float, norm_bound: float, radius: float
+    link: Polynomial, *, shrink: float, learning_rate: float, norm_bound: float, radius: float
 ) -> float:
     """M(R) of `protocols.privacy.certificates.descent_bound` for this loss.
 
@@ -105,7 +105,7 @@ def push_bound(
     rest = -p
     rest[0] += 1.0
     r = 2 * np.convolve(np.convolve(rest, rest), p)
-    push = 0.5 * eta * norm_bound**2 * np.convolve(r, r)
+    push = 0.5 * learning_rate * norm_bound**2 * np.convolve(r, r)
     linear = np.convolve(r, [0.0, shrink * link.radius])
     push[: len(linear)] += linear
     return _largest(push, link, norm_bound * radius)

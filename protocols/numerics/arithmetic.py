@@ -72,7 +72,7 @@ def counted(plan: CircuitPlan, norm_bound: float) -> dict[str, Any]:
 def error_of(plan: CircuitPlan) -> float:
     """e_ckks of a plan, per coordinate of the gradient's sum."""
     slot = slot_std(plan.ckks, plan.iterate_error_std())
-    return TAIL * plan.unit * slot / plan.step_per_row
+    return TAIL * plan.unit * slot / plan.learning_rate_per_row
 
 
 def delta_of(plan: CircuitPlan) -> float:

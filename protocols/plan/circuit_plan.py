@@ -221,8 +221,8 @@ class CircuitPlan(RunPlan):
 
     @property
     @abstractmethod
-    def step_per_row(self) -> float:
-        """What an iteration moves the weights by, over the sum of gradients: rate / N, the least.
+    def learning_rate_per_row(self) -> float:
+        """What an iteration moves the weights by, over the sum of gradients: the least.
 
         inf where no sum is made under encryption before its noise is added.
         """

@@ -66,7 +66,7 @@ def reach_words(plan: RunPlan, released: Array) -> str:
     if not plan.whitens or plan.privacy is not None or link is None or link.degree == 1:
         return ""
     moved = np.linalg.solve(np.array(found.whitening.matrix), released)
-    steps = 2 * np.linalg.norm(moved) * np.sqrt(plan.num_rows / found.rule.largest_rate)
+    steps = 2 * np.linalg.norm(moved) * np.sqrt(plan.num_rows / found.rule.largest_learning_rate)
     bias = 2 * found.fitted.link_error(link) * np.sqrt(plan.num_rows)
     errors = float(steps / (plan.rounds + 1) + bias)
     return (

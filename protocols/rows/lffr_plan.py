@@ -173,7 +173,7 @@ class LffrPlan(CircuitPlan):
         return self.num_features * self.outputs
 
     @property
-    def step_per_row(self) -> float:
+    def learning_rate_per_row(self) -> float:
         """With a public rate, which privacy asks for."""
         return self.learning_rate / self.num_rows
 

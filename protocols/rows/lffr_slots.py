@@ -88,7 +88,7 @@ class LffrCourse(Course):
         return push_bound(
             self.link,
             shrink=shrink,
-            eta=self.rule.largest_rate,
+            learning_rate=self.rule.largest_learning_rate,
             norm_bound=self.norm_bound,
             radius=radius,
         )
@@ -149,7 +149,11 @@ def _length(plan: LffrPlan, norm_bound: float) -> tuple[float, str]:
 
     def squared(radius: float) -> float:
         push = push_bound(
-            plan.link, shrink=1 - bound.alpha, eta=bound.eta, norm_bound=norm_bound, radius=radius
+            plan.link,
+            shrink=1 - bound.alpha,
+            learning_rate=bound.learning_rate,
+            norm_bound=norm_bound,
+            radius=radius,
         )
         return bound.squared_bound(radius, push)
 
@@ -161,7 +165,7 @@ def _descent_bound(plan: LffrPlan, norm_bound: float) -> DescentBound:
     if plan.privacy:
         return plan.privacy_setting(norm_bound).descent_bound()
     return DescentBound(
-        eta=plan.learning_rate,
+        learning_rate=plan.learning_rate,
         alpha=2 * plan.learning_rate * plan.ridge,
         rounds=plan.rounds,
         features=plan.num_features,
@@ -178,14 +182,14 @@ def _descent(plan: LffrPlan, norm_bound: float) -> float:
     assert given is not None  # noqa: S101
     more = 1 + given.inverse.relative_error
     by_norm = math.sqrt(more / given.offset)
-    falls = QuietDescent(eta=1.0, lam=0.0, rounds=plan.rounds)
+    falls = QuietDescent(learning_rate=1.0, lam=0.0, rounds=plan.rounds)
 
     def squared(radius: float) -> float:
         ends = norm_bound * radius * by_norm
         return falls.squared_bound(
             radius,
             push=push_bound(
-                link, shrink=1.0, eta=0.0, norm_bound=norm_bound * by_norm, radius=radius
+                link, shrink=1.0, learning_rate=0.0, norm_bound=norm_bound * by_norm, radius=radius
             ),
             fall=largest_integral(_slope(link), link.radius, ends),
             curvature=more * max(curvature(link) / CURVATURE, 1.0),

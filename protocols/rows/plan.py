@@ -195,9 +195,9 @@ class RowsPlan(CircuitPlan):
         return tuple(ColumnMap.of(layout, value, head=head) for head in heads) * rule.sums(t)
 
     @property
-    def step_per_row(self) -> float:
+    def learning_rate_per_row(self) -> float:
         """The rule's least rate over the rows."""
-        return self.rule.least_rate / self.num_rows
+        return self.rule.least_learning_rate / self.num_rows
 
     @property
     def signed(self) -> bool:

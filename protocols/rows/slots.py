@@ -158,7 +158,7 @@ class Course:
         return push_bound(
             self.link,
             shrink=shrink,
-            eta=self.rule.largest_rate,
+            learning_rate=self.rule.largest_learning_rate,
             norm_bound=self.norm_bound,
             radius=radius,
             spectrum=self.spectrum,
@@ -236,7 +236,7 @@ def ball(course: Course, rule: GradientDescent) -> Norms | None:
     """Of gradient descent; None where no ball holds."""
     p, c, eta = course.link, course.norm_bound, rule.learning_rate
     most = DescentBound(
-        eta=eta,
+        learning_rate=eta,
         alpha=eta * rule.ridge,
         rounds=rule.rounds,
         features=course.features,
@@ -245,7 +245,7 @@ def ball(course: Course, rule: GradientDescent) -> Norms | None:
         failure=course.failure or 1.0,
         error=course.error,
     )
-    falls = QuietDescent(eta=eta, lam=rule.ridge, rounds=rule.rounds, error=course.error)
+    falls = QuietDescent(learning_rate=eta, lam=rule.ridge, rounds=rule.rounds, error=course.error)
 
     def by_steps(radius: float) -> float:
         return most.squared_bound(radius, course.push(1 - most.alpha, radius))
@@ -280,7 +280,7 @@ def barrier(course: Course, rule: Barrier) -> Norms | None:
         theta=theta,
         lam=rule.weight,
         kappa=rule.reciprocal.low / theta,
-        eta=rule.learning_rate,
+        learning_rate=rule.learning_rate,
         rounds=rule.rounds,
         sigmoid=Approximation.unchecked(course.link),
         reciprocal=Approximation.unchecked(rule.reciprocal),
@@ -309,12 +309,12 @@ def spectrum(course: Course, rule: Momentum) -> Norms | None:
     """Of least squares; None where steps may be too long."""
     c, rounds = course.norm_bound, rule.rounds
     c = c if course.spectrum is None else math.sqrt(course.spectrum)
-    if course.noise or rule.largest_rate * (c**2 + rule.ridge) > 1 + 1e-9:
+    if course.noise or rule.largest_learning_rate * (c**2 + rule.ridge) > 1 + 1e-9:
         return None
     count = 16 * 4 * rounds
     roots: Floats = np.cos(np.pi * (np.arange(count // 2) + 0.5) / count) * c  # sqrt(h); odd
     # What a gradient is off by responds to a flat loss at most.
-    off = course.error * rule.largest_rate * math.fsum(rule.responses(0.0))
+    off = course.error * rule.largest_learning_rate * math.fsum(rule.responses(0.0))
 
     def length(values: Floats) -> float:
         return float(np.abs(values).max()) / math.cos(math.pi / 32) + off

@@ -61,7 +61,7 @@ Start = Callable[..., Callable[[], Any]]
 
 
 class Engine(Protocol):
-    """Who has workers: an adapter is one file, `coordinator.dask_workers`."""
+    """Who has workers: an adapter is one file and one line of `coordinator.workers`."""
 
     def workers(self) -> Sequence[str]:
         """Names of those that are there, at least one.

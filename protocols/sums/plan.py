@@ -59,8 +59,8 @@ class GradientPlan(RunPlan):
 
     cipher: parameters of the aggregation; objective: fields of the objective; update: fields of
     the update rule; length: of the vectors; weights: of the parties, 1 / P each, empty for
-    n_p / N; mechanism: one of `catalogue.NOISES`; noise_scales: of every query, std or Laplace
-    scale on the aggregate that the honest parties alone guarantee, empty without privacy.
+    n_p / N; mechanism: one of `catalogue.NOISES`; noise_scales: of every query, the std on the
+    aggregate that the honest parties alone guarantee, empty without privacy.
 
     Raises:
         ParameterError: fields that do not go together.
@@ -352,7 +352,6 @@ def _check_sum(plan: GradientPlan, task: OneSum) -> None:
     if "epsilon_in_all" in task.to_dict():
         exact = not in_all
     for field, value, wrong, cure in (
-        ("mechanism", plan.mechanism, plan.mechanism != "gaussian", "a sum takes Gaussian noise"),
         (
             "weights",
             plan.weights,

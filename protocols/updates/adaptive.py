@@ -28,11 +28,10 @@ STABILITY = 1e-8
 
 
 class Adaptive(Update):
-    """rounds: iterations; learning_rate: eta > 0; paper_rate: of the paper's figures."""
+    """rounds: iterations; learning_rate: eta > 0, usually that of the papers' figures."""
 
     __slots__ = ()
     learning_rate: float
-    paper_rate: ClassVar[float]
 
     def __post_init__(self) -> None:
         Update.__post_init__(self)
@@ -60,7 +59,7 @@ class Adagrad(Adaptive):
 
     kind: ClassVar[str] = "adagrad"
     words: ClassVar[str] = "Adagrad"
-    paper_rate: ClassVar[float] = 0.01
+    usual_rate: ClassVar[float | None] = 0.01
     rounds: int
     learning_rate: float
 
@@ -86,7 +85,7 @@ class Adam(Adaptive):
 
     kind: ClassVar[str] = "adam"
     words: ClassVar[str] = "Adam"
-    paper_rate: ClassVar[float] = 0.001
+    usual_rate: ClassVar[float | None] = 0.001
     rounds: int
     learning_rate: float
     beta1: float = 0.9
@@ -119,7 +118,7 @@ class QuadraticAdagrad(Adagrad):
 
     kind: ClassVar[str] = "quadratic-adagrad"
     words: ClassVar[str] = "Adagrad on the gradient preconditioned by the curvature"
-    paper_rate: ClassVar[float] = 0.07
+    usual_rate: ClassVar[float | None] = 0.07
     curvature: Curvature = field()
 
 
@@ -129,5 +128,5 @@ class QuadraticAdam(Adam):
 
     kind: ClassVar[str] = "quadratic-adam"
     words: ClassVar[str] = "Adam on the gradient preconditioned by the curvature"
-    paper_rate: ClassVar[float] = 0.011
+    usual_rate: ClassVar[float | None] = 0.011
     curvature: Curvature = field()

@@ -114,12 +114,12 @@ class Momentum(Update):
         return tuple(reversed(found))
 
     @property
-    def largest_rate(self) -> float:
+    def largest_learning_rate(self) -> float:
         """Largest step eta_t."""
         return max(self.rates)
 
     @property
-    def least_rate(self) -> float:
+    def least_learning_rate(self) -> float:
         """Least step eta_t."""
         return min(self.rates)
 

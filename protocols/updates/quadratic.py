@@ -14,7 +14,6 @@ by m_1 / (1 + m_0) W_1, m_1 = 6e-5, a factor of 0.006: no error is amplified.
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from dataclasses import dataclass, field
 from itertools import accumulate, repeat
 from operator import mul
@@ -30,24 +29,23 @@ LARGEST_RATE = 3.0
 
 
 class Quadratic(Momentum):
-    """Rules on the quadratic gradient; their rates N_t are at least 1, what B allows at once."""
+    """Rules on the quadratic gradient; their rates N_t are at least 1, what B allows at once.
+
+    learning_rate: N_0.
+    """
 
     __slots__ = ()
     default_rounds: ClassVar[int] = 4
     curvature: Curvature
-
-    @staticmethod
-    @abstractmethod
-    def at_rate(rate: float) -> dict[str, float]:
-        """Fields that make the first rate, N_0, this one."""
+    learning_rate: float
 
     @property
-    def largest_rate(self) -> float:
+    def largest_learning_rate(self) -> float:
         """Largest factor of any gradient entry: max_t N_t (1 + max(m_t, 0)) / offset."""
         return self._largest_step / self.curvature.offset
 
     @property
-    def least_rate(self) -> float:
+    def least_learning_rate(self) -> float:
         """An entry of B^-1 is at least 1 / high."""
         return 1 / self.curvature.high
 
@@ -90,9 +88,10 @@ class Quadratic(Momentum):
 class QuadraticNesterov(Quadratic):
     """Accelerated full-batch descent on the quadratic gradient.
 
-    rounds: iterations; schedule: "geometric", N_t = 1 + extra * decay^t (decay 1: constant), or
-    "harmonic", N_t = 1 + extra / (t + 1) (the paper's extra is 10 / rows); extra: N_0 - 1; decay:
-    in (0, 1], of the geometric schedule; first_alpha: a_0 (1: FISTA's sequence); curvature: B.
+    rounds: iterations; learning_rate: N_0; schedule: "geometric", N_t = 1 + (N_0 - 1) decay^t
+    (decay 1: constant), or "harmonic", N_t = 1 + (N_0 - 1) / (t + 1) (the paper's N_0 is 1 + 10 /
+    rows); decay: in (0, 1], of the geometric schedule; first_alpha: a_0 (1: FISTA's sequence);
+    curvature: B.
 
     Raises:
         ParameterError: a field is out of range, or the rates are known to diverge.
@@ -100,10 +99,11 @@ class QuadraticNesterov(Quadratic):
 
     kind: ClassVar[str] = "quadratic-nag"
     words: ClassVar[str] = "Nesterov's method, preconditioned by a diagonal bound of the curvature"
+    usual_rate: ClassVar[float | None] = 2.0
     rounds: int
     curvature: Curvature = field()
     schedule: str = "geometric"
-    extra: float = 1.0
+    learning_rate: float = 2.0
     decay: float = 0.9
     first_alpha: float = 0.01
 
@@ -115,33 +115,29 @@ class QuadraticNesterov(Quadratic):
         for name in ("decay", "first_alpha"):
             if not 0 < getattr(self, name) <= 1:
                 raise ParameterError(f"{name}={getattr(self, name)} is outside (0, 1]")
-        if not self.extra >= 0:
+        rate = self.learning_rate
+        if not rate >= 1:
             raise ParameterError(
-                f"extra={self.extra} is below 0: a rate below 1 is slower than the bound B allows"
+                f"learning_rate={rate} is below 1: slower than the bound B allows at once"
             )
-        if not 1 + self.extra <= LARGEST_RATE:
+        if not rate <= LARGEST_RATE:
             raise ParameterError(
-                f"extra={self.extra} makes the first rate {1 + self.extra:g}; rates above "
-                f"{LARGEST_RATE:g} diverge (1 + 10/(1 + t) does): take 1 + A gamma^t, A <= 2, or "
-                "1 + 10/(n t) with n the number of rows"
+                f"learning_rate={rate}: rates above {LARGEST_RATE:g} diverge (1 + 10/(1 + t) "
+                "does): take 1 + A gamma^t, A <= 2, or 1 + 10/(n t) with n the number of rows"
             )
-        if self.schedule == "geometric" and self.decay == 1 and self.extra > 1:
+        if self.schedule == "geometric" and self.decay == 1 and rate > 2:
             raise ParameterError(
-                f"extra={self.extra}, decay=1.0: a constant rate {1 + self.extra:g} is outside "
-                "[1, 2]; B bounds the curvature, so that steps beyond 2 B^-1 may climb: let it fall"
+                f"learning_rate={rate}, decay=1.0: a constant rate is outside [1, 2]; B bounds the "
+                "curvature, so that steps beyond 2 B^-1 may climb: let it fall"
             )
-
-    @staticmethod
-    def at_rate(rate: float) -> dict[str, float]:
-        """N_0 = 1 + extra."""
-        return {"extra": rate - 1}
 
     @property
     def rates(self) -> tuple[float, ...]:
         """N_t."""
+        first = self.learning_rate - 1
         if self.schedule == "harmonic":
-            return tuple(1 + self.extra / (t + 1) for t in range(self.rounds))
-        return falling(self.rounds, self.extra, self.decay)
+            return tuple(1 + first / (t + 1) for t in range(self.rounds))
+        return falling(self.rounds, first, self.decay)
 
     @property
     def momenta(self) -> tuple[float, ...]:

@@ -20,27 +20,23 @@ from protocols.updates.update import Update
 class QuadraticDescent(Quadratic):
     """Full-batch descent on the quadratic gradient, without momentum.
 
-    rounds: iterations; curvature: B; rate: N in [1, 2).
+    rounds: iterations; curvature: B; learning_rate: N in [1, 2).
     """
 
     kind: ClassVar[str] = "quadratic-gd"
     words: ClassVar[str] = "gradient descent, preconditioned by a diagonal bound of the curvature"
+    usual_rate: ClassVar[float | None] = 1.0
     rounds: int
     curvature: Curvature = field()
-    rate: float = 1.0
+    learning_rate: float = 1.0
 
     def __post_init__(self) -> None:
         """Check the fields."""
         Update.__post_init__(self)
-        if not 1 <= self.rate < 2:
-            raise ParameterError(f"rate={self.rate} is outside [1, 2)")
-
-    @staticmethod
-    def at_rate(rate: float) -> dict[str, float]:
-        """N."""
-        return {"rate": rate}
+        if not 1 <= self.learning_rate < 2:
+            raise ParameterError(f"learning_rate={self.learning_rate} is outside [1, 2)")
 
     @property
     def rates(self) -> tuple[float, ...]:
         """N."""
-        return (self.rate,) * self.rounds
+        return (self.learning_rate,) * self.rounds

@@ -33,11 +33,17 @@ IN_THE_CLEAR = {
 }
 """Offered with secure aggregation alone."""
 UNASKED = {
+    # nag with a ridge, and nag-opt.
     "nag-sc": "strongly_convex.StronglyConvexNesterov",
+    # quadratic-nag of an encrypted model.
     "rescaled-nag": "rescaled.RescaledNesterov",
 }
-"""What other choices make: nag with a ridge, and nag-opt; quadratic-nag of an encrypted model."""
-VARIANTS = ("clipped-gd", "nag-opt", "masg-opt")
+"""What other choices make."""
+VARIANTS = {
+    "clipped-gd": "gd",
+    "nag-opt": "nag-sc",
+    "masg-opt": "masg",
+}
 """Choices with secure aggregation that make a rule of another name."""
 RULES = {**ANYWHERE, **IN_THE_CLEAR, **UNASKED}
 """Module and class of every kind in a plan."""
@@ -50,7 +56,13 @@ UPDATES = {
 
 
 def rule_named(kind: str) -> type[Update]:
-    """The rule of this kind: plain ones are in `momentum`."""
+    """The rule of this kind: plain ones are in `momentum`.
+
+    Raises:
+        ParameterError: there is none.
+    """
+    if kind not in RULES:
+        raise ParameterError(f"update kind {kind!r} is not one of {', '.join(RULES)}")
     found: type[Update] = pkgutil.resolve_name(f"protocols.updates.{RULES[kind]}")
     return found
 
@@ -75,10 +87,9 @@ def rule_from_dict(fields: Mapping[str, Any]) -> Update:
             is no number), not finite or out of range.
     """
     kind, own = fields.get("kind"), {k: v for k, v in fields.items() if k != "kind"}
-    if not isinstance(kind, str) or kind not in RULES:
-        raise ParameterError(f"update kind {kind!r} is not one of {', '.join(RULES)}")
+    found = rule_named(kind)  # type: ignore[arg-type]
     try:
-        rule: Update = msgspec.convert(own, rule_named(kind), strict=True)
+        rule: Update = msgspec.convert(own, found, strict=True)
     except (msgspec.ValidationError, OverflowError, UnicodeError, RecursionError) as error:
         raise ParameterError(f"update {kind!r} has wrong fields: {error}") from error
     unknown = ", ".join(_unknown(own, rule.to_dict()))

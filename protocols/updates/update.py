@@ -39,7 +39,8 @@ class Update(ABC):
 
     kind: its name in a plan; words: what a report calls it; rounds: iterations T >= 1; curvature:
     of the quadratic gradient B^-1 grad, which whoever drives the rule multiplies; None without;
-    default_rounds: T on encrypted rows without privacy, where none is given.
+    default_rounds: T on encrypted rows without privacy, where none is given; usual_rate: the
+    learning rate where none is given; None: 1 / L, L the smoothness of the loss.
 
     Raises:
         ParameterError: a field is out of range; the message names it.
@@ -49,6 +50,7 @@ class Update(ABC):
     kind: ClassVar[str]
     words: ClassVar[str]
     default_rounds: ClassVar[int] = 20
+    usual_rate: ClassVar[float | None] = None
     rounds: int
     curvature: Curvature | None = None
 
@@ -101,19 +103,19 @@ class Update(ABC):
         return math.sqrt(self.rounds)
 
     @property
-    def largest_rate(self) -> float:
+    def largest_learning_rate(self) -> float:
         """Most that one iteration moves w, over its gradient."""
         return max(map(self.gradient_factor, range(self.rounds)))
 
     @property
-    def least_rate(self) -> float:
+    def least_learning_rate(self) -> float:
         """Least that one iteration moves w, over its gradient."""
         return min(map(self.gradient_factor, range(self.rounds)))
 
     @property
     def row_path(self) -> float:
         """w_T's error over that of the mean of independent noise in the rows' entries, about."""
-        return self.rounds * self.largest_rate
+        return self.rounds * self.largest_learning_rate
 
     def noise_shares(self) -> tuple[float, ...]:
         """Each iteration's share of the privacy budget (epsilon or rho); they sum to 1."""

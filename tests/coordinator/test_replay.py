@@ -411,7 +411,7 @@ def test_the_command(tmp_path: Path) -> None:
         "simulate", *toy, "--ring-dim", "1024", "--parties", "2", "--out", out, "--keep-messages"
     )
     assert simulated.exit_code == 0, simulated.stderr
-    shown = cohort("audit", "transcript", out)
+    shown = cohort("verify", out)
     assert shown.exit_code == 0, shown.stderr
     assert "FAILED" not in shown.stdout and "INSECURE" in shown.stdout
     assert "run the steps again" in shown.stderr
@@ -422,21 +422,28 @@ def test_the_command(tmp_path: Path) -> None:
         (out / "release/model.json").write_text(
             json.dumps({**honest, field: [values[0] + 1e-9, *values[1:]]})
         )
-        shown = cohort("audit", "transcript", out, "--json")
+        shown = cohort("verify", out, "--json")
         assert shown.exit_code == 1
         found = json.loads(shown.stdout)
         assert not found["passed"] and [check["passed"] for check in found["checks"]][-2:] == [1, 0]
         assert f"model.json, field {field}" in found["checks"][-1]["detail"]
     (out / "release/model.json").write_text("[]")
-    shown = cohort("audit", "transcript", out)
+    shown = cohort("verify", out)
     assert shown.exit_code == 1 and "model.json has another shape" in " ".join(shown.stdout.split())
 
     (out / RELEASE / FOLDER / file_name(7)).unlink()
-    shown = cohort("audit", "transcript", out)
+    shown = cohort("verify", out)
     assert shown.exit_code == 1 and "FAILED" in shown.stdout and "signatures" in shown.stdout
     shutil.rmtree(out / RELEASE / FOLDER)
-    shown = cohort("audit", "transcript", out)
-    assert shown.exit_code == 2 and "--keep-messages" in shown.stderr
+    shown = cohort("verify", out)
+    assert shown.exit_code == 1 and "re-execution" not in shown.stdout
+    refused = cohort("verify", out, "--statement", out / "release/model.json")
+    assert refused.exit_code == 2 and "leave statement out" in " ".join(refused.stderr.split())
+
+
+def test_the_former_command_says_where_it_has_gone(tmp_path: Path) -> None:
+    told = cohort("audit", "transcript", tmp_path)
+    assert told.exit_code == 2 and "a part of cohort verify now" in " ".join(told.stderr.split())
 
 
 def test_what_was_not_checked_has_not_passed() -> None:

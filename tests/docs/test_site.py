@@ -122,6 +122,6 @@ def test_a_link_leads_to_the_page_of_its_file(
 
 def test_every_command_has_its_section() -> None:
     text = pages.commands_page()
-    for name in ("simulate", "plan", "party consent", "study noise", "audit transcript"):
+    for name in ("simulate", "plan", "party consent", "study noise", "audit privacy"):
         assert re.search(rf"^#+ `cohort {name}`$", text, re.MULTILINE), name
     assert "`--epsilon`" in text and "\f" not in text

@@ -18,7 +18,6 @@ import os
 import signal
 import socket
 import ssl
-import subprocess
 import sys
 import threading
 import time
@@ -34,6 +33,7 @@ from ciphercohort.deploy.flower_commands import has_one_port
 from coordinator.certificates import CA
 from coordinator.settings import Settings
 from tests.flower.standin import MARKER
+from tests.support.processes import processes_of, stray
 from tests.support.scripts import load
 
 # A decoded sum is off by 2^-20 or so; the model of seeded noise is the same otherwise.
@@ -96,7 +96,7 @@ def deploy(home: Path) -> list[str]:
         wrong.append(f"a weight differs by {difference:.2g} from the in-process run")
     if status["attempts"] < 2:
         wrong.append("the SuperLink was killed, and one Flower run went through")
-    wrong += [f"still running: {words}" for words in _stray(home)]
+    wrong += [f"still running: {words}" for words in stray(home)]
     return wrong
 
 
@@ -116,7 +116,7 @@ def _disturb(home: Path, settings: Settings, wrong: list[str]) -> None:
         wrong += [f"the node of {n} listens" for n in NODES if listening(home / n)]
         if has_one_port():
             wrong += _probe(settings)
-        (pid,) = [p for p in _processes(home) if _is_superlink(p)]
+        (pid,) = [p for p in processes_of(home) if _is_superlink(p)]
         os.kill(pid, signal.SIGKILL)
     except Exception as error:
         wrong.append(f"{type(error).__name__}: {error}")
@@ -207,7 +207,7 @@ def post(settings: Settings, path: str, source: str) -> int:
 def listening(home: Path) -> list[str]:
     """Addresses on which Flower's processes listen, one for each socket."""
     inodes = set()
-    for pid in _processes(home):
+    for pid in processes_of(home):
         for link in _links(Path(f"/proc/{pid}/fd")):
             inodes.add(link.removeprefix("socket:[").removesuffix("]"))
     found = []
@@ -237,31 +237,9 @@ def _links(folder: Path) -> Iterator[str]:
 # -- processes ------------------------------------------------------------------------------------
 
 
-def _processes(home: Path) -> list[int]:
-    """Processes of this deployment's Flower: all have FLWR_HOME below its folder."""
-    found, mark = [], f"FLWR_HOME={home}".encode()
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if mark in (folder / "environ").read_bytes():
-                found.append(int(folder.name))
-        except OSError:
-            continue
-    return found
-
-
 def _is_superlink(pid: int) -> bool:
     words = Path(f"/proc/{pid}/cmdline").read_bytes()
     return b"--enable-supernode-auth" in words
-
-
-def _stray(home: Path) -> list[str]:
-    for _ in range(100):
-        lines = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
-        left = [words for words in lines.splitlines() if f"{home}/" in words]
-        if not left and not _processes(home):
-            return []
-        time.sleep(0.2)
-    return left or ["a process with the folder in its environment"]
 
 
 if __name__ == "__main__":

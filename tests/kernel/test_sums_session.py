@@ -320,7 +320,7 @@ SHEETS = st.fixed_dictionaries(
         ),
         "weights": st.lists(NUMBERS, max_size=5).map(tuple),
         "norm": NUMBERS,
-        "law": st.sampled_from(["gaussian", "laplace", "", "x"]),
+        "law": st.sampled_from(["gaussian", "", "x"]),
         "roster": st.permutations(ROSTER).flatmap(
             lambda r: st.integers(0, 4).map(lambda n: tuple(r)[:n])
         ),

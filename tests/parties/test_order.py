@@ -14,7 +14,6 @@ from parties.kernel.private import opened
 from parties.policy import Policy
 from parties.reader.schema import Label, NumericColumn, Schema
 from parties.reader.shard import Shard, encode_shard
-from parties.reader.tensor_shard import TensorSchema, TensorShard
 from parties.verifier.party import Party
 from protocols.exchange.messages import Body, new_signing_key, public_bytes
 from protocols.privacy.laws.randomness import SystemRandomness
@@ -119,11 +118,6 @@ def test_all_that_a_row_has_moves_with_it() -> None:
     assert (found.y[where] == table.y).all() and (found.weight[where] == table.weight).all()
     assert found.fingerprint() == table.fingerprint() == found.in_order(where).fingerprint()
     assert found.only(np.arange(ROWS)).fingerprint() != table.fingerprint()
-    schema = TensorSchema(shape=(), classes=ROWS)
-    tensors = TensorShard(inputs=np.arange(ROWS, dtype=np.float32), labels=np.arange(ROWS),
-                          schema=schema)  # fmt: skip
-    moved = shuffled(tensors, bytes(32))
-    assert (moved.inputs == moved.labels).all() and (moved.labels != tensors.labels).any()
 
 
 @pytest.mark.parametrize("rows", [1, 2, 1000])

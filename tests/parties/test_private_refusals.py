@@ -59,8 +59,8 @@ from tests.support.sessions import (
 
 VICTIM = "hospital-1"
 NARROW = Curvature(offset=0.02, high=0.025)
-QUADRATIC: Any = {"kind": "quadratic-nag", "rounds": 2, "schedule": "geometric", "extra": 0.0,
-             "decay": 0.9, "first_alpha": 1.0, "curvature": to_plain(NARROW)}  # fmt: skip
+QUADRATIC: Any = {"kind": "quadratic-nag", "rounds": 2, "schedule": "geometric", "decay": 0.9,
+             "learning_rate": 1.0, "first_alpha": 1.0, "curvature": to_plain(NARROW)}  # fmt: skip
 
 
 class Failing(Contributor):

@@ -15,6 +15,7 @@ pytest.importorskip("opacus")
 from torch import nn  # noqa: E402
 
 from ciphercohort.estimators.torch_plan import TrainingPlan  # noqa: E402
+from parties.kernel.order import shuffled  # noqa: E402
 from parties.kernel.sums.integer_sums import PartSum  # noqa: E402
 from parties.reader.tensor_shard import TensorSchema, TensorShard  # noqa: E402
 from parties.verifier.torch_step import (  # noqa: E402
@@ -301,3 +302,14 @@ def test_rows_are_frozen_copies_and_never_shown() -> None:
     assert tokens.digest() != cases.SCHEMA.digest()
     with pytest.raises(DataError, match="no integers"):
         TensorShard(inputs=inputs + 0.5, labels=np.array([1, 2]), schema=tokens)
+
+
+def test_labels_move_with_their_tensors() -> None:
+    count = 40
+    tensors = TensorShard(
+        inputs=np.arange(count, dtype=np.float32),
+        labels=np.arange(count),
+        schema=TensorSchema(shape=(), classes=count),
+    )
+    moved = shuffled(tensors, bytes(32))
+    assert (moved.inputs == moved.labels).all() and (moved.labels != tensors.labels).any()

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from parties.kernel.keys.key_share import KeyShare
 from protocols.ckks import residues as rns
 from protocols.ckks.evaluation import CkksContext
-from sims.lab.studies.noise.exact import (
+from sims.exact import (
     Integers,
     automorphism,
     centred,

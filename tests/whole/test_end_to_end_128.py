@@ -76,6 +76,6 @@ def test_whitened_rows_at_128_bits(tmp_path: Path) -> None:
     stated = protocol_of(result.plan).release_error(result.plan)
     mapped = np.linalg.norm(result.plan.whitening.matrix, 2)
     assert result.max_abs_diff_to_twin < 6.5 * stated * mapped < 0.01
-    audited = cohort("audit", "transcript", tmp_path / "run")
+    audited = cohort("verify", tmp_path / "run")
     assert audited.exit_code == 0, audited.output
     assert replay(tmp_path / "run" / RELEASE / SECOND_MOMENT).passed

@@ -31,7 +31,7 @@ from ciphercohort.cli.app import app
 from ciphercohort.deploy import drive, flower_commands
 from ciphercohort.deploy.supervise import child
 from coordinator.certificates import CA, make_certificates
-from tests.flower.deployment import _stray
+from tests.support.processes import stray
 from tests.support.scripts import load
 
 BIN = Path(sys.executable).parent
@@ -104,7 +104,7 @@ def test_deployed_and_simulated_give_the_same_model(
     assert "SuperNode of hospital-a" in told.err  # of its process
     assert "ended with code" not in told.err  # a start without what looks like an error
     assert told.err.count("do not restart the agent") == len(example.NAMES)
-    assert not _stray(tmp_path)
+    assert not stray(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -158,8 +158,8 @@ def test_what_is_killed_comes_back_to_the_same_model(
     difference = np.abs(np.subtract(model["released"], simulated["released"])).max()
     assert difference < example.tolerance(folder) < 0.05
     assert json.loads((folder / "status.json").read_text())["attempts"] >= 2
-    audit = [str(COHORT), "audit", "transcript", str(folder)]
-    assert subprocess.run(audit, timeout=120).returncode == 0
+    verified = subprocess.run([str(COHORT), "verify", str(folder)], timeout=120)
+    assert verified.returncode == 0
 
 
 def wait_for(home: Path, step: str) -> str:
@@ -235,7 +235,7 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
             time.monotonic() + 60, print, lambda: drive.register_missing(centre.settings)
         )
         yield Hosts(home, centre, parties, training)
-    assert not _stray(home)
+    assert not stray(home)
 
 
 def test_hosts_from_python(hosts: Hosts) -> None:

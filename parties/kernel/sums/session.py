@@ -23,9 +23,7 @@ from protocols.aggregate.parameters import AggregateParameters
 from protocols.errors import MessageError, PolicyError
 from protocols.exchange.signed_values import SignedValue
 from protocols.privacy.laws.discrete import discrete_gaussian
-from protocols.privacy.laws.polya import laplace_share
 from protocols.privacy.laws.randomness import RandomSource, SystemRandomness
-from protocols.privacy.laws.skellam_sampler import skellam
 
 
 class SumsSession:
@@ -155,12 +153,7 @@ class SumsSession:
 
 def draw_noise(sheet: SumsSheet, t: int, randomness: RandomSource) -> NDArray[np.int64]:
     """One party's share of round t, in units of its grid, shape (length,)."""
-    units, length = sheet.rounds[t].units, sheet.length
-    if sheet.law == "laplace":
-        return laplace_share(units, sheet.honest, length, randomness)
-    if sheet.law == "skellam":
-        return skellam(units**2, length, randomness)
-    return discrete_gaussian(units, length, randomness)
+    return discrete_gaussian(sheet.rounds[t].units, sheet.length, randomness)
 
 
 def check(sheet: SumsSheet, name: str, key: str, terms: Terms) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from parties.kernel.sheet import digest_of
 from parties.kernel.sums.row_functions import row_function
 
-NORMS = {"gaussian": 2, "laplace": 1, "skellam": 2}
+NORMS = {"gaussian": 2}
 """Of what a row adds, by the law of the noise that hides it."""
 
 
@@ -18,8 +18,8 @@ NORMS = {"gaussian": 2, "laplace": 1, "skellam": 2}
 class SumsRound:
     """One sum, under the label `round/t`.
 
-    query: what rows are asked; bits: noise and contribution are multiples of 2^-bits; units: scale
-    of one share of the noise, in these: standard deviation or Laplace's b; 0 without noise.
+    query: what rows are asked; bits: noise and contribution are multiples of 2^-bits; units: the
+    standard deviation of one share of the noise, in these; 0 without noise.
     """
 
     query: str
@@ -56,17 +56,16 @@ class SumsSheet:
         return digest_of(self)
 
     def cost(self) -> float:
-        """All rounds composed, at noise of the honest: mu^2, or epsilon of Laplace noise.
+        """All rounds composed, at noise of the honest: mu^2.
 
-        sum_k (C_k / s_k)^p over the rounds of one batch, C_k with the rounding of two neighbours to
+        sum_k (C_k / s_k)^2 over the rounds of one batch, C_k with the rounding of two neighbours to
         the grid (arXiv:1905.02383, Corollary 3.3).
         """
-        function, norm = row_function(self.row_function), NORMS[self.law]
-        rounding = self.length ** (1 / norm) * (2 if function.coins else 1)
-        shares = math.sqrt(self.honest) if norm == 2 else 1.0
+        function, shares = row_function(self.row_function), math.sqrt(self.honest)
+        rounding = math.sqrt(self.length) * (2 if function.coins else 1)
         moves = {r.query: function.moves(r.query) * max(self.weights) for r in self.rounds}
         spent = [
-            ((math.ldexp(moves[r.query], r.bits) + rounding) / (r.units * shares)) ** norm
+            ((math.ldexp(moves[r.query], r.bits) + rounding) / (r.units * shares)) ** 2
             for r in self.rounds
         ]
         turns = function.public_batches

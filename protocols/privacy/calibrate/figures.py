@@ -117,7 +117,6 @@ class Wanted:
     loss: str | None = None
     batches: int = 1
     schedule: str = "cyclic"
-    mechanism: str = "gaussian"
     epsilon: float | None = None
     delta: float = 1e-5
     colluders: int = 0

@@ -144,7 +144,7 @@ def draft_lffr(figures: PublicFigures, wanted: Wanted) -> Draft:
         curvature = lffr_curvature(figures, wanted.ridge or 0.0, wanted.floor)
     else:
         certificate = largest_lffr_rate(figures, wanted)
-        rate = certificate.setting.eta
+        rate = certificate.setting.learning_rate
         privacy, notes = _promised(figures, wanted, certificate)
     plan = LffrPlan(
         **wanted.common(figures, privacy),
@@ -166,8 +166,8 @@ def _promised(
     """What a plan says of the certified rate."""
     setting = certificate.setting
     note = (
-        f"learning_rate={setting.eta:.4g} was chosen, the largest with which no score can leave "
-        f"[-{PAPER_LINK.radius:g}, {PAPER_LINK.radius:g}]: more rows, fewer columns or a "
+        f"learning_rate={setting.learning_rate:.4g} was chosen, the largest with which no score "
+        f"can leave [-{PAPER_LINK.radius:g}, {PAPER_LINK.radius:g}]: more rows, fewer columns or a "
         "larger epsilon raise it"
     )
     promise = wanted.promise(figures, sigma=setting.sigma, sensitivity=certificate.sensitivity)
@@ -198,7 +198,7 @@ def _lffr_at_home(figures: PublicFigures, wanted: Wanted) -> Draft:
     rate, rounds = wanted.learning_rate or 1 / steepest, lffr_rounds(wanted)
     if private:
         certificate = largest_lffr_rate(figures, wanted)
-        rate, rounds = certificate.setting.eta, certificate.setting.rounds
+        rate, rounds = certificate.setting.learning_rate, certificate.setting.rounds
         privacy, notes = _promised(figures, wanted, certificate)
     more = {"ridge": 2 * ridge} if ridge else {}
     rule: Any = rule_named(update)(rounds=rounds, learning_rate=rate, **more)  # type: ignore[call-arg]
@@ -244,14 +244,14 @@ def largest_lffr_rate(figures: PublicFigures, wanted: Wanted) -> Certificate:
         norm_bound=figures.norm_bound,
         encryption_error=arithmetic.allowed_error(bound, size),
         link=PAPER_LINK,
-        eta=min(steepest, 1 / (2 * wanted.ridge)) if wanted.ridge else steepest,
+        learning_rate=min(steepest, 1 / (2 * wanted.ridge)) if wanted.ridge else steepest,
         rounds=lffr_rounds(wanted),
         ridge=wanted.ridge or 0.0,
         budget=wanted.budget(figures),
     ).resolved()
-    low, high = 0.0, setting.eta
+    low, high = 0.0, setting.learning_rate
     for _ in range(BISECTIONS if setting.reached() > setting.radius else 0):
         middle = (low + high) / 2
-        fits = replace(setting, eta=middle).reached() <= setting.radius
+        fits = replace(setting, learning_rate=middle).reached() <= setting.radius
         low, high = (middle, high) if fits else (low, middle)
-    return lffr_certificate.check(replace(setting, eta=low or high)).require()
+    return lffr_certificate.check(replace(setting, learning_rate=low or high)).require()

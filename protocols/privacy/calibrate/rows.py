@@ -25,7 +25,6 @@ from protocols.rows.plan import RowsPlan
 from protocols.steps.decrypt import release_error_std
 from protocols.updates.barrier import Barrier
 from protocols.updates.momentum import GradientDescent
-from protocols.updates.quadratic import Quadratic
 from protocols.updates.registry import rule_named
 from protocols.updates.update import Update
 
@@ -52,12 +51,12 @@ NOTES = {
 _RULES: Mapping[str, Callable[[Any], Update]] = {
     "barrier": lambda s: Barrier(
         rounds=s.rounds,
-        learning_rate=s.eta,
+        learning_rate=s.learning_rate,
         theta=s.theta,
         weight=s.lam,
         reciprocal=s.reciprocal.polynomial,
     ),
-    "gd": lambda s: GradientDescent(rounds=s.rounds, learning_rate=s.eta, ridge=s.lam),
+    "gd": lambda s: GradientDescent(rounds=s.rounds, learning_rate=s.learning_rate, ridge=s.lam),
 }
 """From a certificate's setting; of any other rule, the setting holds it."""
 
@@ -145,17 +144,15 @@ def usual_rule(
 ) -> Update:
     """A rule whose fields without default are rounds and, where it has them, rate and curvature.
 
-    rate: where none is wanted; rules on the quadratic gradient have one of their own, 1 or more.
+    rate: where none is wanted and the rule has no usual one of its own.
     constant: bound of the loss's second derivative in a score.
     """
     rule: Any = rule_named(wanted.update)
     names, given = {field.name for field in fields(rule)}, dict[str, Any]()
     if "learning_rate" in names:
-        given["learning_rate"] = wanted.learning_rate or rate
+        given["learning_rate"] = wanted.learning_rate or rule.usual_rate or rate
     if "curvature" in names:
         given["curvature"] = curvature_of(figures, constant=constant)
-    if wanted.learning_rate is not None and issubclass(rule, Quadratic):
-        given |= rule.at_rate(wanted.learning_rate)
     made: Update = rule(rounds=rounds, **given)
     return made
 

@@ -7,10 +7,8 @@ iterates. The noise of a rule's iterations is divided as the rule says (`noise_s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+import pkgutil
 from dataclasses import dataclass, fields, replace
-from functools import partial
-from typing import Any
 
 from parties.kernel.sums.gradients import CURVATURE
 from protocols.aggregate.choice import choose
@@ -21,7 +19,6 @@ from protocols.models.model import Model
 from protocols.models.registry import model_named
 from protocols.plan.run_plan import PrivacyPlan
 from protocols.privacy.calibrate.figures import Draft, PublicFigures, Wanted
-from protocols.privacy.calibrate.rows import choose_rows, usual_rule
 from protocols.privacy.certificates.sums import MECHANISM_SHARE, SumSetting
 from protocols.privacy.laws.grid import NoiseGrid
 from protocols.privacy.laws.noise import NOISE_TAIL, Noise
@@ -30,19 +27,9 @@ from protocols.privacy.loss.catalogue import noise_of
 from protocols.privacy.loss.poisson import poisson_noise_multiplier
 from protocols.sums.objectives import DualObjective, Objective, RowObjective
 from protocols.sums.plan import GradientPlan
-from protocols.updates.adaptive import Adaptive
-from protocols.updates.dual_ascent import DualAscent
-from protocols.updates.momentum import GradientDescent, HeavyBall, Nesterov
-from protocols.updates.registry import rule_named
-from protocols.updates.strongly_convex import (
-    MultiStage,
-    StronglyConvexNesterov,
-    recommended_first_stage,
-)
 from protocols.updates.update import Update
 
 DEFAULT_ROUNDS = 50
-DEFAULT_MOMENTUM = 0.9
 DEFAULT_RIDGE = 0.01
 BINARY = ("barrier", "scd")
 """Updates that know one score a row."""
@@ -60,13 +47,12 @@ class SumsChoice:
     objective: Objective
     cipher: AggregateParameters
     privacy: PrivacyPlan | None
-    mechanism: str
     noise_scales: tuple[float, ...]
     weights: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
-class _Case:
+class Case:
     """Figures that follow from what is public and what is wanted."""
 
     figures: PublicFigures
@@ -74,6 +60,7 @@ class _Case:
 
     @property
     def model(self) -> Model:
+        """That is wanted."""
         return model_named(self.wanted.model)
 
     @property
@@ -87,6 +74,7 @@ class _Case:
 
     @property
     def ridge(self) -> float:
+        """Of rules that need one."""
         return DEFAULT_RIDGE if self.wanted.ridge is None else self.wanted.ridge
 
     @property
@@ -101,11 +89,13 @@ class _Case:
 
     @property
     def rounds(self) -> int:
+        """T."""
         return self.wanted.rounds or DEFAULT_ROUNDS
 
     @property
     def noise(self) -> Noise:
-        return noise_of(self.wanted.mechanism)
+        """Its law."""
+        return noise_of("gaussian")
 
     @property
     def weights(self) -> tuple[float, ...]:
@@ -128,6 +118,17 @@ class _Case:
             return math.inf
         return self.noise.budget(wanted.epsilon, MECHANISM_SHARE * wanted.delta)
 
+    def rule(self, update: str) -> Update:
+        """Of this name, made of these figures.
+
+        Raises:
+            ParameterError: there is none, or options do not fit.
+        """
+        own = replace(self, wanted=replace(self.wanted, update=update))
+        home = RULES.get(update, "momentum:registered")
+        made: Update = pkgutil.resolve_name(f"{CHOICES}.{home}")(own)
+        return made
+
 
 def choose_sums(figures: PublicFigures, wanted: Wanted) -> SumsChoice:
     """Rule, objective, noise and cipher.
@@ -136,8 +137,8 @@ def choose_sums(figures: PublicFigures, wanted: Wanted) -> SumsChoice:
         ParameterError: options that do not fit. PrivacyError: see `choose_rows`.
     """
     _check_options(wanted)
-    case = _Case(figures, wanted)
-    rule = _RULES.get(wanted.update, _registered)(case)
+    case = Case(figures, wanted)
+    rule = case.rule(wanted.update)
     objective = _dual(case) if wanted.update == "scd" else _row_objective(case, rule)
     scales = _noise_scales(case, rule, objective)
     return SumsChoice(
@@ -149,7 +150,6 @@ def choose_sums(figures: PublicFigures, wanted: Wanted) -> SumsChoice:
             sigma=min(scales, default=0.0),
             sensitivity=objective.diameter(objective.queries(1)[-1]),
         ),
-        mechanism=wanted.mechanism,
         noise_scales=scales,
         weights=case.weights,
     )
@@ -170,7 +170,7 @@ def draft_sums(figures: PublicFigures, wanted: Wanted) -> Draft:
         model=wanted.model,
         length=figures.num_features * figures.outputs,
         weights=chosen.weights,
-        mechanism=chosen.mechanism,
+        mechanism="gaussian",
         noise_scales=chosen.noise_scales,
     )
     return Draft(plan, None)
@@ -203,13 +203,6 @@ def _check_options(wanted: Wanted) -> None:
     if wanted.update == "clipped-gd" and wanted.clip is None:
         raise ParameterError("update='clipped-gd' needs a clip: add --clip C, such as 0.5")
     if wanted.update == "scd":
-        secret = wanted.schedule == "poisson" and wanted.batches > 1
-        if secret and wanted.epsilon is not None and wanted.mechanism != "gaussian":
-            raise ParameterError(
-                f"mechanism={wanted.mechanism!r} with schedule='poisson': secret batches are "
-                "accounted for with Gaussian noise only; take --mechanism gaussian or --schedule "
-                "cyclic"
-            )
         if wanted.weights != "rows":
             raise ParameterError(
                 f"weights={wanted.weights!r}: update 'scd' adds steps up, it does not weigh parties"
@@ -227,75 +220,18 @@ def _check_options(wanted: Wanted) -> None:
 # -- rules ----------------------------------------------------------------------------------------
 
 
-def _steps(case: _Case) -> dict[str, Any]:
-    """Rounds, and the rate 1 / L."""
-    rate = case.wanted.learning_rate or 1 / case.smoothness
-    return {"rounds": case.rounds, "learning_rate": rate}
-
-
-def _gd(case: _Case) -> Update:
-    return GradientDescent(**_steps(case), ridge=case.wanted.ridge or 0.0)
-
-
-def _heavy_ball(case: _Case) -> Update:
-    beta = DEFAULT_MOMENTUM if case.wanted.momentum is None else case.wanted.momentum
-    return HeavyBall(**_steps(case), momentum=beta, ridge=case.wanted.ridge or 0.0)
-
-
-def _nesterov(case: _Case) -> Update:
-    return _strongly_convex(case) if case.wanted.ridge else Nesterov(**_steps(case))
-
-
-def _strongly_convex(case: _Case, *, stages: bool = False, divided: bool = False) -> Update:
-    """NAG or, in stages, MASG; divided: noise as the error bound says, and its T' <= T.
-
-    T' is taken where T is not given otherwise than by noise.
-    """
-    common: dict[str, Any] = {
-        "rounds": case.rounds,
-        "mu": case.ridge,
-        "smoothness": case.smoothness,
-        "ridge": case.ridge,
-        "division": case.noise.division if divided else "uniform",
-    }
-    if stages:
-        first = recommended_first_stage(case.ridge, case.smoothness)
-        rule: StronglyConvexNesterov = MultiStage(**common, first_stage=first)
-    else:
-        rule = StronglyConvexNesterov(**common)
-    if not divided or case.wanted.epsilon is None:
-        return rule
-    return rule.shortened(
-        sensitivity=2 * case.clip * case.row_weight,
-        budget=case.budget,
-        dim=case.length,
-        # E_0 of the error bound for T: twice the loss at zero.
-        initial_error=2 * case.model.start_loss(case.figures.outputs),
-    )
-
-
-def _registered(case: _Case) -> Update:
-    wanted, rule = case.wanted, rule_named(case.wanted.update)
-    rate = rule.paper_rate if issubclass(rule, Adaptive) else 1 / case.smoothness
-    constant = case.model.curvature
-    return usual_rule(case.figures, wanted, rounds=case.rounds, rate=rate, constant=constant)
-
-
-def _dual_ascent(case: _Case) -> Update:
-    factor = 1 / (case.ridge * case.figures.rows * case.figures.norm_bound)
-    return DualAscent(rounds=case.rounds, factor=factor)
-
-
-_RULES: Mapping[str, Callable[[_Case], Update]] = {
-    "barrier": lambda case: choose_rows(case.figures, case.wanted).rule,
-    "gd": _gd,
-    "clipped-gd": _gd,
-    "hb": _heavy_ball,
-    "nag": _nesterov,
-    "masg": partial(_strongly_convex, stages=True),
-    "nag-opt": partial(_strongly_convex, divided=True),
-    "masg-opt": partial(_strongly_convex, stages=True, divided=True),
-    "scd": _dual_ascent,
+CHOICES = "protocols.privacy.calibrate.rules"
+RULES = {
+    "barrier": "barrier:of_rows",
+    "gd": "momentum:descent",
+    "clipped-gd": "momentum:descent",
+    "hb": "momentum:heavy_ball",
+    "nag": "momentum:nesterov",
+    "nag-sc": "strongly_convex:constant",
+    "masg": "strongly_convex:stages",
+    "nag-opt": "strongly_convex:divided",
+    "masg-opt": "strongly_convex:divided_stages",
+    "scd": "dual:ascent",
 }
 """Of rules with choices of their own; any other is made of its usual ones."""
 
@@ -303,7 +239,7 @@ _RULES: Mapping[str, Callable[[_Case], Update]] = {
 # -- objectives -----------------------------------------------------------------------------------
 
 
-def _row_objective(case: _Case, rule: Update) -> RowObjective:
+def _row_objective(case: Case, rule: Update) -> RowObjective:
     bound = 0.0
     if rule.curvature:
         square = case.figures.norm_bound**2
@@ -316,7 +252,7 @@ def _row_objective(case: _Case, rule: Update) -> RowObjective:
     )
 
 
-def _dual(case: _Case) -> DualObjective:
+def _dual(case: Case) -> DualObjective:
     """Without a clip: no step from 0 is longer, see `parties.kernel.sums.dual_steps`."""
     wanted = case.wanted
     found = DualObjective(
@@ -336,7 +272,7 @@ def _dual(case: _Case) -> DualObjective:
 # -- noise ----------------------------------------------------------------------------------------
 
 
-def _noise_scales(case: _Case, rule: Update, objective: Objective) -> tuple[float, ...]:
+def _noise_scales(case: Case, rule: Update, objective: Objective) -> tuple[float, ...]:
     """Smallest noise of every query that keeps the promise."""
     wanted = case.wanted
     if wanted.epsilon is None:
@@ -347,7 +283,7 @@ def _noise_scales(case: _Case, rule: Update, objective: Objective) -> tuple[floa
     sensitivities = tuple(objective.diameter(query) * weight for query in queries)
     multipliers = _multipliers(case, rule, objective, wanted.epsilon)
     setting = SumSetting(
-        mechanism=wanted.mechanism,
+        mechanism="gaussian",
         sensitivities=sensitivities,
         scales=sensitivities,
         length=case.length,
@@ -364,7 +300,7 @@ def _noise_scales(case: _Case, rule: Update, objective: Objective) -> tuple[floa
     return setting.scales
 
 
-def _multipliers(case: _Case, rule: Update, objective: Objective, epsilon: float) -> list[float]:
+def _multipliers(case: Case, rule: Update, objective: Objective, epsilon: float) -> list[float]:
     """Noise over sensitivity of every query, all of the budget used."""
     queries = objective.queries(rule.rounds)
     shares = list(rule.noise_shares())
@@ -387,7 +323,7 @@ def _multipliers(case: _Case, rule: Update, objective: Objective, epsilon: float
     return [(norm * budget * share) ** (-1 / norm) for share in shares]
 
 
-def _cipher(case: _Case, objective: Objective, scales: tuple[float, ...]) -> AggregateParameters:
+def _cipher(case: Case, objective: Objective, scales: tuple[float, ...]) -> AggregateParameters:
     """Range for the largest contribution and the tail of its noise; errors 2^-30 of the noise."""
     figures = case.figures
     most = max(figures.rows_by_party)

@@ -142,7 +142,9 @@ def draft_whitened(
     certificate = _certified(figures, wanted, whitening, opened)
     setting: Any = certificate.setting
     chosen = RowsChoice(
-        rule=GradientDescent(rounds=setting.rounds, learning_rate=setting.eta, ridge=setting.lam)
+        rule=GradientDescent(
+            rounds=setting.rounds, learning_rate=setting.learning_rate, ridge=setting.lam
+        )
         if isinstance(setting, RidgeSetting)
         else setting.rule,
         link=setting.sigmoid,
@@ -229,10 +231,10 @@ def _diagonal(wanted: Wanted, unit: float) -> Update:
     """The quadratic gradient's own steps and momenta; unit: where its rate is 1."""
     kind: Any = rule_named(wanted.update)
     rounds = wanted.rounds or kind.default_rounds
-    given = {} if wanted.learning_rate is None else kind.at_rate(wanted.learning_rate)
+    first = kind.usual_rate if wanted.learning_rate is None else wanted.learning_rate
     if wanted.update == "quadratic-gd":
-        return GradientDescent(rounds=rounds, learning_rate=unit * given.get("rate", 1.0))
-    return RescaledNesterov(rounds=rounds, learning_rate=unit, **given)
+        return GradientDescent(rounds=rounds, learning_rate=unit * first)
+    return RescaledNesterov(rounds=rounds, learning_rate=unit, extra=first - 1)
 
 
 def _whitening(figures: PublicFigures, wanted: Wanted, moment: Moment, opened: bool) -> Whitening:

@@ -68,7 +68,7 @@ class BarrierSetting(RowSetting):
     """Everything that Theorem 3 speaks about.
 
     Attributes:
-        theta, lam, kappa, eta, rounds: Theta, lambda, kappa, the learning rate, T.
+        theta, lam, kappa, learning_rate, rounds: Theta, lambda, kappa, eta, T.
         reciprocal: P and its interval [kappa Theta, Theta].
 
     Raises:
@@ -78,13 +78,13 @@ class BarrierSetting(RowSetting):
     theta: float
     lam: float
     kappa: float
-    eta: float
+    learning_rate: float
     rounds: int
     reciprocal: Approximation
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_numbers(self, "theta lam eta rounds")
+        require_numbers(self, "theta lam learning_rate rounds")
         require_symmetric(self.sigmoid.polynomial)
         if not 0 < self.kappa < 1:
             raise ParameterError(f"kappa={self.kappa} is outside (0, 1)")
@@ -108,7 +108,7 @@ def iterate_bound(
     """R of Theorem 3 for given e_f and e_B, with the TOTAL noise."""
     noise = setting.budget.total_std(setting.sigma)
     spread = math.sqrt(setting.features) + c_delta(setting.budget, setting.rounds)
-    return math.sqrt((1 - setting.kappa) * setting.theta) + setting.eta * (
+    return math.sqrt((1 - setting.kappa) * setting.theta) + setting.learning_rate * (
         SIGMOID_SLOPE_MAX * setting.norm_bound
         + gradient_error(setting, sigmoid_error)
         + 2 * setting.lam * reciprocal_error * math.sqrt(setting.theta)
@@ -160,11 +160,13 @@ def smallest_norm(
     noise = s.budget.total_std(s.sigma)
     c = c_delta(s.budget, s.rounds)
     zeta = gradient_error(s, sigmoid_error)
-    alpha = 2 * s.eta * s.lam * least
+    alpha = 2 * s.learning_rate * s.lam * least
     quadratic = 2 * alpha - alpha**2
-    linear = -2 * s.eta * ((1 - alpha) * (GRADIENT_AT_ZERO * s.norm_bound + c * noise) + zeta)
+    linear = (
+        -2 * s.learning_rate * ((1 - alpha) * (GRADIENT_AT_ZERO * s.norm_bound + c * noise) + zeta)
+    )
     push = s.norm_bound * SIGMOID_SLOPE_MAX + (math.sqrt(s.features) + c) * noise
-    constant = -(s.eta**2) * (push**2 - zeta**2)
+    constant = -(s.learning_rate**2) * (push**2 - zeta**2)
     figures = {"alpha": alpha, "a": quadratic, "b": linear, "c": constant}
     if not 0 < alpha < 1:
         return math.inf, figures
@@ -184,7 +186,7 @@ def setting_of(plan: RowsPlan, norm_bound: float) -> BarrierSetting:
         theta=theta,
         lam=rule.weight,
         kappa=reciprocal.low / theta,
-        eta=rule.learning_rate,
+        learning_rate=rule.learning_rate,
         rounds=plan.rounds,
         reciprocal=Approximation.unchecked(reciprocal),
     )
@@ -236,11 +238,15 @@ def check(setting: BarrierSetting) -> Certificate:
             "m_P > 0: P pushes inwards beyond sqrt((1 - kappa) Theta)",
         ),
         Condition(
-            "eta_barrier", s.eta, "<=", first, "(1), first part: eta <= kappa Theta / lambda"
+            "eta_barrier",
+            s.learning_rate,
+            "<=",
+            first,
+            "(1), first part: eta <= kappa Theta / lambda",
         ),
         Condition(
             "eta_overshoot",
-            s.eta,
+            s.learning_rate,
             "<=",
             second,
             "(1), second part: eta <= 1 / (lambda (M_P + m_P) + (phi'max - d) B_x / (2 r))",

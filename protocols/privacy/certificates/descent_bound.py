@@ -64,7 +64,7 @@ def push_bound(
     p: Polynomial,
     *,
     shrink: float,
-    eta: float,
+    learning_rate: float,
     norm_bound: float,
     radius: float,
     spectrum: float | None = None,
@@ -74,7 +74,7 @@ def push_bound(
     Args:
         p: as in the module: what has no symmetry is for signed rows.
         shrink: 1 - alpha.
-        eta: learning rate.
+        learning_rate: eta.
         norm_bound: B.
         radius: R.
         spectrum: Lambda; None: B^2.
@@ -84,7 +84,7 @@ def push_bound(
     residual = -residual
     residual[0] += 1.0
     linear = np.convolve(residual, [0.0, shrink * p.radius])
-    half_step = 0.5 * eta * (norm_bound**2 if spectrum is None else spectrum)
+    half_step = 0.5 * learning_rate * (norm_bound**2 if spectrum is None else spectrum)
     square = half_step * np.convolve(residual, residual)
     size = max(linear.size, square.size)
     push = np.pad(linear, (0, size - linear.size)) + np.pad(square, (0, size - square.size))
@@ -103,13 +103,13 @@ class DescentBound:
     """The figures of the descent bound; see the module's docstring.
 
     Attributes:
-        eta, alpha, rounds, features, norm_bound: eta, eta lam, T, m, B.
+        learning_rate, alpha, rounds, features, norm_bound: eta, eta lam, T, m, B.
         noise: tau, std of ALL parties' noise.
         failure: delta_norm; not used without noise.
         error: bound on the l2 error of the computed mean gradient, 0 for exact arithmetic.
     """
 
-    eta: float
+    learning_rate: float
     alpha: float
     rounds: int
     features: int
@@ -140,7 +140,7 @@ class DescentBound:
 
     def squared_bound(self, radius: float, push: float) -> float:
         """G(R), given M(R) = push; the ball of radius R holds if this is at most R^2."""
-        e, m, q = self.eta, self.features, self.weight_squared
+        e, m, q = self.learning_rate, self.features, self.weight_squared
         exact = math.sqrt(self.rho * radius**2 + 2 * e * push)
         push += self.error * exact + 0.5 * e * self.error**2
         bound = 2 * e * push * self.weight

@@ -52,7 +52,7 @@ class LffrSetting:
     """Everything that the certificate speaks about.
 
     rows: N; features: d, bias included; outputs: c; norm_bound: B, of every row, bias included;
-    link: 1/2 plus an odd polynomial; eta: learning rate; rounds: T; ridge: weight of |W|^2 beside
+    link: 1/2 plus an odd polynomial; learning_rate: eta; rounds: T; ridge: weight of |W|^2 beside
     the mean squared error; budget: epsilon, delta, P, t; sigma: noise std on the mean gradient that
     is left without any t colluders, None for the least that the budget allows; encryption_error:
     e_ckks per round and coordinate, see `Sensitivity`.
@@ -66,7 +66,7 @@ class LffrSetting:
     outputs: int
     norm_bound: float
     link: Polynomial
-    eta: float
+    learning_rate: float
     rounds: int
     budget: Budget
     ridge: float = 0.0
@@ -77,12 +77,13 @@ class LffrSetting:
         resolved = () if self.sigma is None else ("sigma",)
         require_numbers(
             self,
-            "rows features outputs norm_bound eta rounds",
+            "rows features outputs norm_bound learning_rate rounds",
             " ".join(("ridge", "encryption_error", *resolved)),
         )
-        if 2 * self.eta * self.ridge > 1:
+        if 2 * self.learning_rate * self.ridge > 1:
             raise ParameterError(
-                f"2 eta ridge = {2 * self.eta * self.ridge:g} exceeds 1: lower eta or ridge"
+                f"2 eta ridge = {2 * self.learning_rate * self.ridge:g} exceeds 1: lower "
+                "learning_rate or ridge"
             )
 
     @property
@@ -111,8 +112,8 @@ class LffrSetting:
     def descent_bound(self) -> DescentBound:
         """Of one output's weights."""
         return DescentBound(
-            eta=self.eta,
-            alpha=2 * self.eta * self.ridge,
+            learning_rate=self.learning_rate,
+            alpha=2 * self.learning_rate * self.ridge,
             rounds=self.rounds,
             features=self.features,
             norm_bound=self.norm_bound,
@@ -126,7 +127,7 @@ class LffrSetting:
         return push_bound(
             self.link,
             shrink=1 - self.descent_bound().alpha,
-            eta=self.eta,
+            learning_rate=self.learning_rate,
             norm_bound=self.norm_bound,
             radius=self.radius,
         )
@@ -155,7 +156,7 @@ def of_plan(plan: Any, outputs: int, norm_bound: float) -> LffrSetting:
         outputs=outputs,
         norm_bound=norm_bound,
         link=plan.link,
-        eta=plan.learning_rate,
+        learning_rate=plan.learning_rate,
         rounds=plan.rounds,
         ridge=plan.ridge,
         sigma=promise.sigma,
@@ -184,7 +185,7 @@ def check(setting: LffrSetting) -> Certificate:
         "<=",
         s.radius,
         "sqrt(G(R)) <= R: no z leaves the polynomial's interval; take fewer rounds, a "
-        "lower eta, more ridge or a wider interval",
+        "a lower learning rate, more ridge or a wider interval",
     )
     figures = {
         "R": s.radius,

@@ -35,7 +35,9 @@ class Steps:
         """The same, times a factor below 1."""
         return replace(self, rate=factor * self.rate, wander=factor * self.wander)
 
-    def eta(self, *, spectrum: float, rounds: int, noise: float, rows: int, features: int) -> float:
+    def learning_rate(
+        self, *, spectrum: float, rounds: int, noise: float, rows: int, features: int
+    ) -> float:
         """The rate, for rows of norm 1."""
         found = chance(rounds=rounds, noise=noise, rows=rows, features=features)
         return min(self.rate / spectrum, self.wander / found)

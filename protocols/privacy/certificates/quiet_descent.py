@@ -40,9 +40,9 @@ GROWTH = 1.02
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QuietDescent:
-    """eta; lam; rounds: T; error: e."""
+    """learning_rate: eta; lam; rounds: T; error: e."""
 
-    eta: float
+    learning_rate: float
     lam: float
     rounds: int
     error: float = 0.0
@@ -51,13 +51,23 @@ class QuietDescent:
         self, radius: float, *, push: float, fall: float, curvature: float, slope: float
     ) -> float:
         """G(R), to be below R^2; push: M; fall: D; curvature: beta; slope: S; inf if too steep."""
-        left = 1 - self.eta * curvature / 2
+        left = 1 - self.learning_rate * curvature / 2
         if not left > 0:
             return math.inf
-        rho, k, moved = max(0.0, 1 - 2 * self.eta * self.lam), 1 / left, self.eta * self.error
+        rho, k, moved = (
+            max(0.0, 1 - 2 * self.learning_rate * self.lam),
+            1 / left,
+            self.learning_rate * self.error,
+        )
         weight = sum(rho**i for i in range(self.rounds)) if rho < 1 else self.rounds
-        off = moved * (2 * radius + moved) + k * self.eta * moved * (slope + curvature * moved)
-        return 2 * self.eta * push * weight + k * self.eta * fall + self.rounds * off
+        off = moved * (2 * radius + moved) + k * self.learning_rate * moved * (
+            slope + curvature * moved
+        )
+        return (
+            2 * self.learning_rate * push * weight
+            + k * self.learning_rate * fall
+            + self.rounds * off
+        )
 
 
 def logistic_ball(descent: QuietDescent, p: Polynomial, norm_bound: float, radius: float) -> float:
@@ -67,7 +77,7 @@ def logistic_ball(descent: QuietDescent, p: Polynomial, norm_bound: float, radiu
     slope = norm_bound * max(abs(bound) for bound in range_bound(p, -ends, ends))
     return descent.squared_bound(
         radius,
-        push=push_bound(p, shrink=1.0, eta=0.0, norm_bound=norm_bound, radius=radius),
+        push=push_bound(p, shrink=1.0, learning_rate=0.0, norm_bound=norm_bound, radius=radius),
         fall=largest_fall(p, ends),
         curvature=norm_bound**2 * steepest + descent.lam,
         slope=slope + descent.lam * radius,

@@ -38,28 +38,30 @@ class RidgeSetting(RowSetting):
 
     Attributes:
         lam: coefficient of w in the update, >= 0; the penalty is lam |w|^2 / 2.
-        eta, rounds: the learning rate, T.
+        learning_rate, rounds: eta, T.
 
     Raises:
         ParameterError: a field is out of range; the message names it.
     """
 
     lam: float
-    eta: float
+    learning_rate: float
     rounds: int
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_numbers(self, "eta rounds", "lam")
-        if self.eta * self.lam > 1:
-            raise ParameterError(f"eta lam = {self.eta * self.lam} exceeds 1: lower eta or lam")
+        require_numbers(self, "learning_rate rounds", "lam")
+        if self.learning_rate * self.lam > 1:
+            raise ParameterError(
+                f"eta lam = {self.learning_rate * self.lam} exceeds 1: lower learning_rate or lam"
+            )
 
     @property
     def descent_bound(self) -> DescentBound:
         """The figures of the descent bound, with the total noise."""
         return DescentBound(
-            eta=self.eta,
-            alpha=self.eta * self.lam,
+            learning_rate=self.learning_rate,
+            alpha=self.learning_rate * self.lam,
             rounds=self.rounds,
             features=self.features,
             norm_bound=self.norm_bound,
@@ -79,7 +81,7 @@ def setting_of(plan: RowsPlan, norm_bound: float) -> RidgeSetting:
     return RidgeSetting(
         **row_setting(plan, norm_bound),
         lam=rule.ridge,
-        eta=rule.learning_rate,
+        learning_rate=rule.learning_rate,
         rounds=plan.rounds,
     )
 
@@ -95,7 +97,7 @@ def check(setting: RidgeSetting) -> Certificate:
     push = push_bound(
         s.sigmoid.polynomial,
         shrink=1 - bound.alpha,
-        eta=s.eta,
+        learning_rate=s.learning_rate,
         norm_bound=s.norm_bound,
         radius=radius,
         spectrum=s.largest_eigenvalue,

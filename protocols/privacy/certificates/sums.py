@@ -3,15 +3,14 @@
 Query k releases sum_p (share of party p) + noise, every row's part of norm at most C_k / 2 in the
 aggregate, so that one replaced row moves it by at most C_k, in the norm of the mechanism
 (`noise`). Contributions are rounded to the noise grid, which moves each by at most sqrt(d) / 2
-units (d / 2 in L1); the widened sensitivity counts that for both neighbours. Points of later
-queries are functions of earlier releases: adaptive composition.
+units; the widened sensitivity counts that for both neighbours. Points of later queries are
+functions of earlier releases: adaptive composition.
 Samplers end somewhere, and an owner whose value leaves the cipher's range ends the run. Both happen
 to one of M values drawn with probability at most M `Noise.tail`, and change delta by at most
 1 + exp(epsilon) times that.
 
 Gaussian: exact, mu^2 = sum_k (C_k / sigma_k)^2 (arXiv:1905.02383, Corollary 3.3); the grid costs
-delta (`grid.discretisation_delta`). Laplace: the shares of the honest parties sum to exactly the
-discrete Laplace law, epsilon = sum_k C_k / b_k for every delta but the tails'.
+delta (`grid.discretisation_delta`).
 Public batches (K = `batches` > 1): query k shows the rows of batch k mod K and nothing of any other
 row, so a row costs what its own batch's queries cost, and the certificate is about the batch that
 costs most. Every query counts, whatever its place: the noise of one batch says nothing about
@@ -53,7 +52,7 @@ class SumSetting:
     Attributes:
         mechanism: one of `catalogue.NOISES`.
         sensitivities: C_k of every query, replace-one, of the aggregate.
-        scales: sigma_k or b_k of every query that remain without any t colluders.
+        scales: sigma_k of every query that remain without any t colluders.
         length: d, values per query.
         split: P and t.
         epsilon, delta: the promise.
@@ -94,10 +93,10 @@ class SumSetting:
                 "public (rate=1) or secret (batches=1)"
             )
         uniform = len(set(self.scales)) == len(set(self.sensitivities)) == 1
-        if self.rate < 1 and not (uniform and self.mechanism == "gaussian"):
+        if self.rate < 1 and not uniform:
             raise ParameterError(
-                f"rate={self.rate} with mechanism={self.mechanism!r}: secret batches need the same "
-                "Gaussian noise in all rounds; take the schedule cyclic"
+                f"rate={self.rate}: secret batches need the same noise in all rounds; take the "
+                "schedule cyclic"
             )
 
     @property
@@ -206,7 +205,7 @@ def check(setting: SumSetting) -> Certificate:
     """
     s = setting
     exact = library = s.epsilon_of()
-    if s.mechanism == "gaussian" and s.rate == 1:
+    if s.rate == 1:
         merged = [event for event in s.events() if isinstance(event, GaussianEvent)]
         mu = math.sqrt(math.fsum(event.mu**2 for event in merged))
         whole = GaussianEvent(noise_multiplier=1 / mu)
@@ -217,8 +216,7 @@ def check(setting: SumSetting) -> Certificate:
         )
         for scale in s.scales
     )
-    mechanism_delta = 0.0 if s.noise.pure else s.delta_mechanism
-    spent = mechanism_delta + grid_delta + s.tails_delta
+    spent = s.delta_mechanism + grid_delta + s.tails_delta
     conditions = (
         Condition(
             "privacy_noise",

@@ -1,10 +1,10 @@
 """What a noise of encrypted sums is: its law in shares, its norm, and what its releases cost.
 
-Gaussian noise hides a move of a given L2 norm, Laplace noise one of a given L1 norm. The norm
-belongs to the noise: nobody else names one, so that a bound in the wrong norm cannot be stated.
+Gaussian noise hides a move of a given L2 norm. The norm belongs to the noise: nobody else names
+one, so that a bound in the wrong norm cannot be stated.
 
-With p the norm, C_k the sensitivity and s_k the scale of release k, the cost is sum_k (C_k / s_k)^p
-for both: mu^2 of Gaussian releases (arXiv:1905.02383, Corollary 3.3), epsilon of Laplace ones.
+With p the norm, C_k the sensitivity and s_k the scale of release k, the cost is
+sum_k (C_k / s_k)^p: mu^2 of Gaussian releases (arXiv:1905.02383, Corollary 3.3).
 
 Another noise is one file that gives a `Noise`, and one line of `catalogue.NOISES`.
 """
@@ -16,10 +16,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from protocols.privacy.laws.grid import FINENESS_BITS, NoiseGrid, discretisation_delta
-from protocols.privacy.laws.polya import TRUNCATION
-from protocols.privacy.laws.shares import NoiseSplit, gaussian_shares, laplace_shares
-from protocols.privacy.loss.accounting import Event, GaussianEvent, LaplaceEvent, compose
+from protocols.privacy.laws.grid import NoiseGrid, discretisation_delta
+from protocols.privacy.laws.shares import NoiseSplit, gaussian_shares
+from protocols.privacy.loss.accounting import Event, GaussianEvent, compose
 from protocols.privacy.loss.gdp import mu_for_epsilon
 
 NOISE_TAIL = 40.0
@@ -36,9 +35,8 @@ class Noise:
     share is not its exact law's, or is beyond NOISE_TAIL scales, where it is cut off.
 
     left: factor of the scale that a coalition leaves, from (split, its size); budget: what the cost
-    of all releases may be, over p, from (epsilon, delta); epsilon: of events, at delta, and whether
-    that takes a delta at all: pure; grid_delta: what the grid adds to delta, from (units of a
-    share, values, epsilon); fineness_bits: of the grid.
+    of all releases may be, over p, from (epsilon, delta); epsilon: of events, at delta; grid_delta:
+    what the grid adds to delta, from (units of a share, values, epsilon).
     """
 
     norm: int
@@ -49,13 +47,11 @@ class Noise:
     left: Callable[[NoiseSplit, int], float] = lambda split, k: split.seen_std(1.0, k)
     budget: Callable[[float, float], float]
     epsilon: Callable[[Sequence[Event], float], float]
-    pure: bool = False
     grid_delta: Callable[[float, int, float], float] = lambda units, values, epsilon: 0.0
-    fineness_bits: int = FINENESS_BITS
 
     def grid(self, scale: float, split: NoiseSplit) -> NoiseGrid:
         """The public grid of a release's noise and contributions."""
-        return NoiseGrid.for_scale(self.scale_of_share(scale, split), self.fineness_bits)
+        return NoiseGrid.for_scale(self.scale_of_share(scale, split))
 
     def diameter(self, length: int) -> float:
         """Of a cube of side 1 in so many dimensions: what rounding two neighbours adds [units]."""
@@ -67,8 +63,8 @@ class Noise:
 
     @property
     def division(self) -> str:
-        """Which of `schedule.MECHANISMS` divides it best: p says how cost falls with variance."""
-        return "laplace" if self.norm == 1 else "gaussian"
+        """Which of `schedule.MECHANISMS` divides it best."""
+        return "gaussian"
 
 
 GAUSSIAN = Noise(
@@ -84,18 +80,4 @@ GAUSSIAN = Noise(
     grid_delta=lambda units, values, epsilon: discretisation_delta(
         units=units, shares=1, values=values, epsilon=epsilon
     ),
-)
-LAPLACE = Noise(
-    norm=1,
-    event=LaplaceEvent,
-    shares=laplace_shares,
-    scale_of_share=lambda scale, split: scale,
-    # A share is X - Y. n of X add up to a geometric variable, so that n P(X > k) is about
-    # P(some X > k) <= exp(-k / s) at most; for n = 1 the two-sided tail is exp(-k / s) itself.
-    tail=2.0**-57 + 2 * TRUNCATION,
-    # The law of fewer shares is not Laplace; that of more hides no less.
-    left=lambda split, k: float(k <= split.colluders),
-    budget=lambda epsilon, delta: epsilon,
-    epsilon=lambda events, delta: math.fsum(e.count / e.noise_multiplier for e in events),
-    pure=True,
 )

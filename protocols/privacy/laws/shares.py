@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from protocols.errors import ParameterError
 from protocols.privacy.laws.discrete import discrete_gaussian
 from protocols.privacy.laws.grid import NoiseGrid
-from protocols.privacy.laws.polya import laplace_share
 from protocols.privacy.laws.randomness import RandomSource
 
 
@@ -105,40 +104,6 @@ def gaussian_shares(
     grid = grid or split.grid(sigma)
     units = grid.units(split.share_std(sigma))
     values = discrete_gaussian(units, rounds * dim, randomness)
-    return grid.to_float(values).reshape(rounds, dim)
-
-
-def laplace_shares(
-    scale: float,
-    split: NoiseSplit,
-    rounds: int,
-    dim: int,
-    randomness: RandomSource,
-    grid: NoiseGrid | None = None,
-) -> NDArray[np.float64]:
-    """All Laplace noise that ONE party adds in a run.
-
-    The shares of any P - t parties sum to exactly the discrete Laplace law of the given scale;
-    further shares are independent of it.
-
-    Args:
-        scale: b of the Laplace law that must remain without any t colluders, >= 0.
-        split: P and t.
-        rounds: T, number of noisy releases.
-        dim: number of coordinates, bias included.
-        randomness: uniform words; private from `SystemRandomness` only.
-        grid: the run's public grid; by default b is 2^30 to 2^31 units.
-
-    Returns:
-        float64 array, shape (rounds, dim), i.i.d., variance 2 b^2 / (P - t) to within one part in
-        2^30. The scale is rounded up to a grid unit.
-    """
-    check_sizes(scale, rounds, dim)
-    grid = grid or NoiseGrid.for_scale(scale)
-    units = grid.units(scale)
-    if units == 0:
-        return np.zeros((rounds, dim))
-    values = laplace_share(units, split.honest, rounds * dim, randomness)
     return grid.to_float(values).reshape(rounds, dim)
 
 

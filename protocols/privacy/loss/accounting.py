@@ -19,23 +19,18 @@ from typing import ClassVar
 
 import dp_accounting
 from dp_accounting.pld import pld_privacy_accountant
-from dp_accounting.rdp import RdpAccountant
 
 from protocols.errors import ParameterError
 from protocols.privacy.loss.gdp import check_delta, check_epsilon, epsilon_for_mu, mu_for_epsilon
 
 _LIBRARY_LIMIT = 100.0
-_ORDERS = sorted({*range(2, 65), *(math.ceil(64 * 1.05**k) for k in range(120))})
-"""Renyi orders up to 22,000: epsilon of 0.001 needs some 10,000. Integers: bounds for others are
-not known of every noise."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Event(ABC):
     """`count` releases under one kind of noise; what it costs is `single`'s.
 
-    kind: in a ledger; convolvable: whether `dp_accounting` has its privacy loss distribution, and
-    not Renyi divergences alone.
+    kind: in a ledger.
 
     Attributes:
         noise_multiplier: scale of the noise / sensitivity (replace-one) in its norm, > 0.
@@ -43,7 +38,6 @@ class Event(ABC):
     """
 
     kind: ClassVar[str]
-    convolvable: ClassVar[bool] = True
 
     noise_multiplier: float
     count: int = 1
@@ -81,7 +75,7 @@ class GaussianEvent(Event):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LaplaceEvent(Event):
-    """Laplace scale / L1 sensitivity."""
+    """Laplace scale / L1 sensitivity: of runs that a ledger holds from before."""
 
     kind: ClassVar[str] = "laplace"
 
@@ -140,15 +134,9 @@ def compose(events: Sequence[Event], *, delta: float) -> float:
     """The epsilon at delta of several mechanisms on the same data, chosen adaptively.
 
     Gaussian events compose exactly (mu^2 adds up); with others among them, `dp_accounting`
-    convolves privacy loss distributions, pessimistically, or where one is not known adds up Renyi
-    divergences.
+    convolves privacy loss distributions, pessimistically.
     """
     check_delta(delta)
-    if not all(event.convolvable for event in events):
-        accountant = RdpAccountant(_ORDERS)
-        for event in events:
-            accountant.compose(event.single, event.count)
-        return float(accountant.get_epsilon(delta))
     mu = math.sqrt(sum(e.mu**2 for e in events if isinstance(e, GaussianEvent)))
     if all(isinstance(e, GaussianEvent) for e in events):
         return epsilon_for_mu(mu=mu, delta=delta)

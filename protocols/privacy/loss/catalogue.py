@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
 NOISES: Mapping[str, str] = {
     "gaussian": "protocols.privacy.laws.noise:GAUSSIAN",
-    "laplace": "protocols.privacy.laws.noise:LAPLACE",
-    "skellam": "protocols.privacy.laws.skellam:SKELLAM",
 }
 
 

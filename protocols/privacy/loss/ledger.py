@@ -28,9 +28,11 @@ from typing import Any
 from protocols.errors import ParameterError, PrivacyError
 from protocols.exchange.locks import locked
 from protocols.exchange.private_files import private_opener, sync_folder
-from protocols.privacy.loss.accounting import Event, compose
-from protocols.privacy.loss.catalogue import noise_of
+from protocols.privacy.loss.accounting import Event, GaussianEvent, LaplaceEvent, compose
 from protocols.privacy.loss.gdp import check_delta, check_epsilon
+
+EVENTS: Mapping[str, type[Event]] = {kind.kind: kind for kind in (GaussianEvent, LaplaceEvent)}
+"""Of entries; runs of an earlier version may have had Laplace noise."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -281,6 +283,6 @@ def _event_to_dict(event: Event) -> dict[str, Any]:
 
 
 def _event_from_dict(data: Mapping[str, Any]) -> Event:
-    return noise_of(data["kind"]).event(
-        noise_multiplier=data["noise_multiplier"], count=data["count"]
-    )
+    if data["kind"] not in EVENTS:
+        raise ParameterError(f"event {data['kind']!r} is not {' or '.join(EVENTS)}")
+    return EVENTS[data["kind"]](noise_multiplier=data["noise_multiplier"], count=data["count"])

@@ -52,7 +52,7 @@ class Draft:
     theta: float
     kappa: float
     lam: float
-    eta: float
+    learning_rate: float
     rounds: int
     interval: float
     noise: float
@@ -76,7 +76,7 @@ def drafts(problem: Problem) -> list[Draft]:
                 for t in problem.tried_rounds():
                     scan = _Scan(
                         core=core,
-                        eta=eta,
+                        learning_rate=eta,
                         kappa=float(kappa),
                         reciprocal=reciprocal,
                         errors=errors,
@@ -95,7 +95,7 @@ def drafts(problem: Problem) -> list[Draft]:
                                 theta=float(core[i] ** 2 / (1 - kappa)),
                                 kappa=float(kappa),
                                 lam=float(lam[i]),
-                                eta=float(eta[i]),
+                                learning_rate=float(eta[i]),
                                 rounds=t,
                                 interval=float(interval[i]),
                                 noise=float(noise[i]),
@@ -120,7 +120,7 @@ class _Scan:
     """Theorem 3's conditions over arrays of (core, eta), for a grid of lambda."""
 
     core: Floats
-    eta: Floats
+    learning_rate: Floats
     kappa: float
     reciprocal: Approximation
     errors: Floats
@@ -132,7 +132,7 @@ class _Scan:
 
     def least_strength(self) -> tuple[Floats, Floats, Floats]:
         """(lambda, B R, sigma_total) for each (core, eta); lambda is inf where none will do."""
-        core, eta = self.core[:, None], self.eta[:, None]
+        core, eta = self.core[:, None], self.learning_rate[:, None]
         theta = core**2 / (1 - self.kappa)
         lam = STRENGTHS[None, :] * theta / self.reciprocal.max_error / np.maximum(1.0, core)
         root_m = math.sqrt(self.features)
@@ -176,7 +176,7 @@ def merits(found: Sequence[Draft], features: int, population: Moments | None) ->
             links[key] = sigmoid_approximation(key[0], math.exp(key[1])).polynomial
     candidates = [
         Candidate(
-            rates=(draft.eta,) * draft.rounds,
+            rates=(draft.learning_rate,) * draft.rounds,
             noise=draft.noise,
             link=links[draft.degree, round(math.log(draft.interval), 2)],
             strength=2 * draft.lam,
@@ -210,7 +210,7 @@ def setting(draft: Draft, problem: Problem) -> BarrierSetting:
         theta=theta,
         lam=draft.lam,
         kappa=draft.kappa,
-        eta=draft.eta / norm_bound**2,
+        learning_rate=draft.learning_rate / norm_bound**2,
         rounds=draft.rounds,
         sigmoid=sigmoid_approximation(draft.degree, draft.interval),
         reciprocal=reciprocal,

@@ -99,7 +99,7 @@ def drafts(problem: Problem) -> Iterator[Draft]:
         for t in problem.tried_rounds(ROUNDS):
             sigma = unit * spread * math.sqrt(t)
             noise = budget.total_std(sigma)
-            rate = min(fit.largest_rate(t, noise), 1 / (approximation.max_slope * longest))
+            rate = min(fit.largest_learning_rate(t, noise), 1 / (approximation.max_slope * longest))
             for shrink in SHRINKS if rate > 0 else ():
                 yield Draft(
                     approximation=approximation,
@@ -120,7 +120,7 @@ class _Fit:
         self._radius, self._features, self._failure = p.radius, features, failure
         self._spectrum = spectrum
 
-    def largest_rate(self, rounds: int, noise: float) -> float:
+    def largest_learning_rate(self, rounds: int, noise: float) -> float:
         """The largest eta whose iterates stay inside; 0 if there is none above 1e-6."""
         low, high = 0.0, 1e6
         while high > 1e-6 and high - low > 1e-2 * high:

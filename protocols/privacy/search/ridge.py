@@ -36,7 +36,7 @@ class Draft:
     """A setting that is likely to be certified, for rows of norm 1 and of Lambda = spectrum."""
 
     approximation: Approximation
-    eta: float
+    learning_rate: float
     lam: float
     rounds: int
     sigma: float
@@ -85,7 +85,7 @@ def drafts(problem: Problem) -> Iterator[Draft]:
                 if lam is not None:
                     yield Draft(
                         approximation=approximation,
-                        eta=eta,
+                        learning_rate=eta,
                         lam=lam,
                         rounds=t,
                         sigma=sigma,
@@ -98,7 +98,9 @@ def _rates(problem: Problem, rounds: int, noise: float) -> Sequence[float]:
     if problem.steps is None:
         return problem.learning_rates
     size = {"rows": problem.rows, "features": problem.features}
-    return (problem.steps.eta(spectrum=problem.longest, rounds=rounds, noise=noise, **size),)
+    return (
+        problem.steps.learning_rate(spectrum=problem.longest, rounds=rounds, noise=noise, **size),
+    )
 
 
 def _approximations(
@@ -114,7 +116,7 @@ def _least_penalty(
     linear: Floats,
     square: Floats,
     radius: float,
-    eta: float,
+    learning_rate: float,
     rounds: int,
     features: int,
     noise: float,
@@ -124,20 +126,20 @@ def _least_penalty(
 
     def fits(lam: float) -> bool:
         bound = DescentBound(
-            eta=eta,
-            alpha=eta * lam,
+            learning_rate=learning_rate,
+            alpha=learning_rate * lam,
             rounds=rounds,
             features=features,
             norm_bound=1.0,
             noise=noise,
             failure=failure,
         )
-        push = float(np.max((1 - eta * lam) * linear + square))
+        push = float(np.max((1 - learning_rate * lam) * linear + square))
         return bound.squared_bound(radius, push) <= radius**2 * (1 - MARGIN)
 
     if fits(0.0):
         return 0.0
-    allowed = _PENALTIES[_PENALTIES * eta < 1]
+    allowed = _PENALTIES[_PENALTIES * learning_rate < 1]
     low, high = 0, allowed.size
     while low < high:
         middle = (low + high) // 2
@@ -152,7 +154,7 @@ def merits(found: Sequence[Draft], features: int, population: Moments | None) ->
     """Expected log loss of each draft."""
     candidates = [
         Candidate(
-            rates=(draft.eta,) * draft.rounds,
+            rates=(draft.learning_rate,) * draft.rounds,
             noise=draft.noise,
             link=draft.approximation.polynomial,
             strength=draft.lam,
@@ -171,7 +173,7 @@ def setting(draft: Draft, problem: Problem) -> RidgeSetting:
     return RidgeSetting(
         **problem.common,
         lam=draft.lam * norm_bound**2,
-        eta=draft.eta / norm_bound**2,
+        learning_rate=draft.learning_rate / norm_bound**2,
         rounds=draft.rounds,
         sigmoid=draft.approximation,
         sigma=sigma * (1 + 1e-9),

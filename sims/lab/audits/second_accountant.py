@@ -5,9 +5,9 @@ privacy loss distributions query by query. Nothing of `protocols.privacy` is cal
 does not repeat itself here.
 
 By hand, with C the clip of a query, w the largest share of a row in the aggregate, d the length:
-- a replaced row moves the aggregate by 2 C w, in L2 under Gaussian and in L1 under Laplace noise;
-- the noise grid's unit u is the power of two of which a Gaussian share (or a Laplace scale) has
-  2^30 to 2^31; rounding both neighbours adds sqrt(d) u, in L1 d u;
+- a replaced row moves the aggregate by 2 C w;
+- the noise grid's unit u is the power of two of which a share has 2^30 to 2^31; rounding both
+  neighbours adds sqrt(d) u;
 - a row of public batch k of K is in the queries k, k + K, …; the worst batch counts;
 - a row with a secret coin of chance 1 / K adds C + sqrt(d) u where it joins, and dp-accounting's
   replace-one Poisson event says what that costs.
@@ -27,8 +27,8 @@ import dp_accounting
 import numpy as np
 from dp_accounting.pld import pld_privacy_accountant
 
-FINENESS = {"gaussian": 30, "laplace": 30, "skellam": 16}
-"""log2 of what a share (or a Laplace scale) is at least, in units of the noise grid."""
+FINENESS = 30
+"""log2 of what a share is at least, in units of the noise grid."""
 INTERVAL = 1e-4
 TOLERANCE = 1e-6
 """Relative: a claim may lie below the pessimistic epsilon by the discretisation, no more."""
@@ -39,15 +39,12 @@ LARGEST_LOSS = 30.0
 def sums_epsilon(plan: Mapping[str, Any], *, delta: float) -> float:
     """Epsilon at delta of a `GradientPlan`'s dictionary, against its colluders."""
     objective, scales = plan["objective"], [float(s) for s in plan["noise_scales"]]
-    laplace, secret = plan["mechanism"] == "laplace", objective.get("schedule") == "poisson"
-    batches = int(objective.get("batches", 1))
+    secret, batches = objective.get("schedule") == "poisson", int(objective.get("batches", 1))
     widened = [
         2 * clip * _share_of_a_row(plan) + (2 if secret and batches > 1 else 1) * _rounding(plan, s)
         for clip, s in zip(_clips(objective, len(scales)), scales, strict=True)
     ]
     ratios = [c / s for c, s in zip(widened, scales, strict=True)]
-    if laplace:
-        return max(laplace_epsilon(part, delta=delta) for part in _parts(ratios, batches))
     if secret and batches > 1:
         return poisson_epsilon(ratios, rate=1 / batches, delta=delta)
     return max(gaussian_epsilon(part, delta=delta) for part in _parts(ratios, batches))
@@ -61,13 +58,6 @@ def gaussian_epsilon(ratios: Sequence[float], *, delta: float) -> float:
     events = {dp_accounting.GaussianDpEvent(1 / r): n for r, n in _count(ratios)}
     # Where little is spent, losses are as small.
     return _composed(events, delta, interval=INTERVAL * min(1.0, 4 * math.sqrt(squared)))
-
-
-def laplace_epsilon(ratios: Sequence[float], *, delta: float) -> float:
-    """Of Laplace releases, or of coordinates of one; ratios: move over scale."""
-    if not math.fsum(ratios) < LARGEST_LOSS:
-        return math.inf
-    return _composed({dp_accounting.LaplaceDpEvent(1 / r): n for r, n in _count(ratios)}, delta)
 
 
 def poisson_epsilon(ratios: Sequence[float], *, rate: float, delta: float) -> float:
@@ -127,10 +117,8 @@ def _share_of_a_row(plan: Mapping[str, Any]) -> float:
 
 def _rounding(plan: Mapping[str, Any], scale: float) -> float:
     honest = len(plan["members"]) - int(plan["privacy"]["colluders"])
-    laplace, length = plan["mechanism"] == "laplace", int(plan["length"])
-    share = scale if laplace else scale / math.sqrt(honest)
-    unit = 2.0 ** (math.floor(math.log2(share)) - FINENESS[plan["mechanism"]])
-    return float(length if laplace else math.sqrt(length)) * unit
+    unit = 2.0 ** (math.floor(math.log2(scale / math.sqrt(honest))) - FINENESS)
+    return math.sqrt(int(plan["length"])) * unit
 
 
 # -- encrypted rows -------------------------------------------------------------------------------

@@ -8,13 +8,13 @@ the pair that costs most at the plan's noise is played. `steady` says whether th
 at the points of noisy runs: clips see to that, and without it the attack would be another one.
 
 **Who looks.** The coordinator and t owners. They see every sum, subtract their noise, and are left
-with the honest owners' P - t shares: Gaussian of the plan's std, or a Laplace variable of the
-plan's scale, by the exact law (`tests/lab/studies/test_epsilon.py` compares it with the sampler).
+with the honest owners' P - t shares: Gaussian of the plan's std, by the exact law
+(`tests/lab/studies/test_epsilon.py` compares it with the sampler).
 Secret coins are unknown to them.
 
 **Statistic and bounds.** The log-likelihood ratio of all sums, most powerful by Neyman and Pearson;
 `audit_privacy.lower_bounds` turns hits and alarms into an epsilon. The Gaussian trade-off is used
-where the mechanism is Gaussian without coins.
+where there are no coins.
 """
 
 from __future__ import annotations
@@ -103,10 +103,7 @@ def candidates(plan: GradientPlan) -> Iterator[Pair]:
 
 
 def worst_pair(plan: GradientPlan) -> Pair:
-    """The pair that costs most at the plan's noise; of equal ones that on the fewest coordinates.
-
-    Laplace noise on several coordinates has more ways to blur the same L1 move.
-    """
+    """That which costs most at the plan's noise; of equal ones that on the fewest coordinates."""
     scales = np.array(plan.noise_scales)
 
     def cost(pair: Pair) -> tuple[float, int]:
@@ -119,9 +116,6 @@ def worst_pair(plan: GradientPlan) -> Pair:
 def pair_epsilon(plan: GradientPlan, pair: Pair, *, delta: float) -> float:
     """Epsilon of this very pair by dp-accounting, at its measured moves."""
     scales = np.array(plan.noise_scales)
-    if plan.noise.norm == 1:
-        ratios = np.abs(pair.moves) / scales[:, None]
-        return second.laplace_epsilon([float(r) for r in ratios.ravel()], delta=delta)
     ratios = np.linalg.norm(pair.moves, axis=1) / scales
     if _rate(plan) < 1:
         return second.poisson_epsilon([float(r) for r in ratios], rate=_rate(plan), delta=delta)
@@ -144,8 +138,8 @@ def attack(
     half = runs // 2
     own, other = (_scores(plan, pair, half, present, rng) for present in (True, False))
     direct, mu = lower_bounds(own, other, delta=delta, additive=0.0, error=(1 - confidence) / 4)
-    gaussian = plan.noise.norm == 2 and _rate(plan) == 1 and mu > 0
-    return max(direct, epsilon_for_mu(mu=mu, delta=delta) if gaussian else 0.0)
+    always = _rate(plan) == 1 and mu > 0
+    return max(direct, epsilon_for_mu(mu=mu, delta=delta) if always else 0.0)
 
 
 def steady(plan: GradientPlan, pair: Pair) -> bool:
@@ -216,7 +210,6 @@ def _chunk(
     plan: GradientPlan, pair: Pair, runs: int, present: bool, rng: np.random.Generator
 ) -> Floats:
     scores, rate = np.zeros(runs), _rate(plan)
-    laplace = plan.noise.norm == 1
     for own, other, scale in zip(pair.own, pair.other, plan.noise_scales, strict=True):
         joins = 1.0 if rate == 1 else (rng.random(runs) < rate).astype(float)
         logs = [np.zeros(runs), np.zeros(runs)]
@@ -224,17 +217,11 @@ def _chunk(
         for a, b in zip(own, other, strict=True):
             if a == b:
                 continue
-            noise = rng.laplace(size=runs) if laplace else rng.standard_normal(runs)
-            seen = joins * (a if present else b) + scale * noise
+            seen = joins * (a if present else b) + scale * rng.standard_normal(runs)
             for log, value in zip(logs, (a, b), strict=True):
                 # Over the likelihood of a sum without the row.
-                if laplace:
-                    log += (np.abs(seen) - np.abs(seen - value)) / scale
-                else:
-                    log += (seen * value - value * value / 2) / scale**2
+                log += (seen * value - value * value / 2) / scale**2
         if rate < 1:
             logs = [np.log1p(rate * np.expm1(np.minimum(log, 700.0))) for log in logs]
         scores += logs[0] - logs[1]
-    # Laplace losses pile up at their ends: equal up to rounding is equal.
-    rounded: Floats = np.round(scores, 6)
-    return rounded
+    return scores

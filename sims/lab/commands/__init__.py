@@ -15,3 +15,5 @@ def register(app: typer.Typer) -> None:
     app.add_typer(study_app, name="study")
     app.command(epilog=EXAMPLES)(reproduce)
     audit_app.command(epilog=privacy.EXAMPLE)(privacy.privacy)
+    (audit,) = (group for group in app.registered_groups if group.name == "audit")
+    audit.hidden = False

@@ -2,7 +2,7 @@ r"""Accelerated private methods on the synthetic problem of arXiv:2008.01989, se
 
 Six methods, T iterations of step c / L, from 10 in every coordinate, with the gradient of m of the
 n rows, drawn anew in every iteration. Noise is Laplace of scale b_t, of standard deviation
-sqrt(2) b_t; `privacy.loss.fixed_batches` derives b_t. The two -opt methods divide epsilon by
+sqrt(2) b_t; `papers.fixed_batches` derives b_t. The two -opt methods divide epsilon by
 the error bound and stop at the T' <= T that minimises it (E_0 = 10).
 
 **The published code** (repository sibirbil/DPAccGradMethods) differs in three places:
@@ -34,7 +34,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.privacy.loss.fixed_batches import laplace_scale
 from protocols.updates.momentum import GradientDescent, HeavyBall
 from protocols.updates.strongly_convex import (
     MultiStage,
@@ -45,6 +44,7 @@ from protocols.updates.update import Update
 from sims.lab.audits.many_twins import Batch
 from sims.lab.baselines import optimum
 from sims.lab.papers.curves import Curve
+from sims.lab.papers.fixed_batches import laplace_scale
 
 Floats = NDArray[np.float64]
 

@@ -236,7 +236,7 @@ def barrier_rule(setting: BarrierSetting) -> Barrier:
     """Algorithm 3 at a setting."""
     return Barrier(
         rounds=setting.rounds,
-        learning_rate=setting.eta,
+        learning_rate=setting.learning_rate,
         theta=setting.theta,
         weight=setting.lam,
         reciprocal=setting.reciprocal.polynomial,

@@ -89,7 +89,7 @@ def _setting(cell: Cell, source: Source) -> dict[str, Any]:
         "features": features,
         "method": certificate.method,
         "rounds": int(s.rounds),
-        "eta": float(s.eta),
+        "learning_rate": float(s.learning_rate),
         "lam": float(s.lam),
         "degree": int(s.sigmoid.polynomial.degree),
         "sigma": float(s.sigma),
@@ -109,7 +109,8 @@ def table_lines(name: str, found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             f"{f['auc_mean']:.4f} +- {f['auc_std']:.4f}   {f['seeds']} seeds"
         )
         yield (
-            f"  T={f['rounds']} eta={f['eta']:.4g} lambda={f['lam']:.4g} degree={f['degree']} "
+            f"  T={f['rounds']} eta={f['learning_rate']:.4g} lambda={f['lam']:.4g} "
+            f"degree={f['degree']} "
             f"sigma={f['sigma']:.4g} R={f['radius']:.4g} (largest |w| {f['largest_norm']:.4g}) "
             f"binding={f['binding']}"
         )

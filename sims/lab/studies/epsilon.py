@@ -4,7 +4,7 @@ Question: does any setting that the product accepts claim less epsilon than it s
 
     python -m sims.lab.studies.epsilon [--runs 1000000] [--json]
 
-A row of the table is one mechanism, rule and schedule, with P = 3 owners of unequal size of whom
+A row of the table is one rule and schedule, with P = 3 owners of unequal size of whom
 t = 1 colludes: the certificate's epsilon at its mechanism's delta; dp-accounting's, composed from
 the plan's own words (`audits.second_accountant`), or from the measured moves of the worst pair if
 these cost more; and a lower bound at 99.9 % from an attack on the worst pair (`lab.audits.sums`;
@@ -41,7 +41,6 @@ from protocols.privacy.calibrate.whitened import RULES as WHITENED
 from protocols.privacy.certificates.certificate import Certificate
 from protocols.privacy.certificates.mechanism import KINDS as CERTIFIED
 from protocols.privacy.certificates.mechanism import Mechanism
-from protocols.privacy.loss.catalogue import NOISES
 from protocols.rows.lffr_plan import LffrPlan
 from protocols.sums.plan import GradientPlan
 from protocols.updates.registry import UPDATES
@@ -76,7 +75,6 @@ class Case:
 
     protocol: str
     update: str
-    mechanism: str = "gaussian"
     schedule: str = "all rows"
     weights: str = "rows"
 
@@ -84,7 +82,7 @@ class Case:
     def name(self) -> str:
         """For a table."""
         extra = ", equal weights" if self.weights == "equal" else ""
-        return f"{self.protocol} {self.mechanism} {self.update} {self.schedule}{extra}"
+        return f"{self.protocol} {self.update} {self.schedule}{extra}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,18 +108,10 @@ def cases() -> Iterator[Case]:
     for update in UPDATES[ENCRYPTED_ROWS]:
         if update in WHITENED or f"rows/{update}" in CERTIFIED:
             yield Case(protocol=ENCRYPTED_ROWS, update=update)
-    for mechanism in NOISES:
-        for update in UPDATES[SECURE_AGGREGATION]:
-            # Secret batches are accounted for with Gaussian noise alone: others are refused.
-            secret = ("poisson",) if mechanism == "gaussian" else ()
-            for schedule in ("cyclic", *secret) if update == "scd" else ("all rows",):
-                yield Case(
-                    protocol=SECURE_AGGREGATION,
-                    update=update,
-                    mechanism=mechanism,
-                    schedule=schedule,
-                )
-        yield Case(protocol=SECURE_AGGREGATION, update="gd", mechanism=mechanism, weights="equal")
+    for update in UPDATES[SECURE_AGGREGATION]:
+        for schedule in ("cyclic", "poisson") if update == "scd" else ("all rows",):
+            yield Case(protocol=SECURE_AGGREGATION, update=update, schedule=schedule)
+    yield Case(protocol=SECURE_AGGREGATION, update="gd", weights="equal")
 
 
 def calibrated(**options: Any) -> Calibration:
@@ -141,7 +131,6 @@ def plan_of(case: Case, *, epsilon: float = EPSILON, batches: int = 4) -> Gradie
     found = calibrated(
         protocol=SECURE_AGGREGATION,
         update=case.update,
-        mechanism=case.mechanism,
         weights=case.weights,
         epsilon=epsilon,
         clip=0.01,
@@ -186,7 +175,6 @@ def check_asked(case: Case, plan: GradientPlan) -> None:
         PrivacyError: an option was dropped on the way.
     """
     stated = {
-        "mechanism": (case.mechanism, plan.mechanism),
         "schedule": (case.schedule, plan.objective.get("schedule", "all rows")),
     }
     for name, (asked, found) in stated.items():

@@ -13,7 +13,6 @@ import pandas as pd
 import pytest
 import statsmodels.api as sm
 from dp_accounting.pld import pld_privacy_accountant
-from scipy.stats import binom
 
 from ciphercohort.after.inference import Inference
 from ciphercohort.after.inference_cost import inference_line
@@ -32,14 +31,13 @@ from protocols.privacy.loss.accounting import GaussianEvent
 from protocols.privacy.loss.gdp import epsilon_for_mu, mu_for_epsilon
 from protocols.statistics.inference.budget import left_mu, training_part
 from protocols.statistics.inference.estimate import (
-    Estimate,
+    Array,
     Noisy,
     joint_maximum,
     least_squares,
     noisy_least_squares,
 )
 from sims.evaluation import specs_of
-from sims.lab.studies.coverage import cover, inferred, symmetric_noise
 from sims.prepare import split_rows
 from sims.simulated_sums import encoded, infer, with_shards
 from tests.sims.evaluation_tables import COSTED, COUNTED, MODEL, SCHEMA, table
@@ -178,31 +176,7 @@ def test_training_and_inference_divide_the_promise() -> None:
         left_mu(0.5, 1e-5, (Spent(),))  # type: ignore[arg-type]
 
 
-# -- coverage -------------------------------------------------------------------------------------
-
-STUDIES = 150
-# Of 450 intervals of three coefficients, in part dependent: as 150 independent ones at worst.
-LOW = binom.ppf(1e-4, STUDIES, 0.95) / STUDIES
-
-
-def test_intervals_hold_the_truth() -> None:
-    for name, epsilon in (("small", 1.0), ("linear", 1.0), ("counts", 1.0)):
-        found = cover(name, epsilon, STUDIES)
-        assert found["coverage"] >= LOW and found["refused"] <= 0.03 * STUDIES
-        assert min(found["width_over_plain"]) > 1.3  # else noise would not be of interest
-
-
-@pytest.mark.parametrize("name", ["small", "linear"])
-def test_intervals_without_the_noise_of_privacy_do_not(name: str) -> None:
-    def narrow(study: Any, epsilon: float, rng: np.random.Generator) -> Estimate:
-        found = inferred(study, epsilon, rng)
-        return Estimate(
-            theta=found.theta,
-            covariance=found.covariance - found.noise,
-            noise=np.zeros_like(found.noise),
-        )
-
-    assert cover(name, 1.0, STUDIES, infer=narrow)["coverage"] < LOW
+# -- encodings ------------------------------------------------------------------------------------
 
 
 def test_no_row_is_longer_than_stated_with_an_indicator_beside_a_number() -> None:
@@ -236,6 +210,12 @@ def test_a_private_table_of_filled_cells_is_that_of_the_whole_encoding() -> None
 
 
 # -- formulas -------------------------------------------------------------------------------------
+
+
+def symmetric_noise(rng: np.random.Generator, d: int, tau: float) -> Array:
+    """Std tau on the diagonal, tau / sqrt(2) off it."""
+    upper = np.triu(rng.normal(0.0, tau / math.sqrt(2), (d, d)), 1)
+    return upper + upper.T + np.diag(rng.normal(0.0, tau, d))
 
 
 def test_noise_of_a_step_has_the_stated_covariance() -> None:

@@ -31,13 +31,12 @@ def template(**wanted: Any) -> Any:
 @pytest.mark.parametrize("protocol", ["encrypted-rows", SECURE_AGGREGATION])
 def test_a_given_rate_is_the_first_of_a_quadratic_rule(protocol: str) -> None:
     where: dict[str, Any] = {"protocol": protocol, "rounds": 3}
-    usual = template(update="quadratic-gd", **where).update["rate"]
-    assert usual == 1.0
-    assert template(update="quadratic-gd", learning_rate=1.5, **where).update["rate"] == 1.5
-    assert template(update="quadratic-nag", **where).update["extra"] == 1.0
-    assert template(update="quadratic-nag", learning_rate=1.25, **where).update["extra"] == 0.25
+    for update, usual in (("quadratic-gd", 1.0), ("quadratic-nag", 2.0)):
+        for asked, found in ((None, usual), (1.5, 1.5)):
+            plan = template(update=update, learning_rate=asked, **where)
+            assert plan.update["learning_rate"] == found
     for rate in (0.5, 2.5, 4.0):
-        with pytest.raises(ParameterError, match=r"rate|extra"):
+        with pytest.raises(ParameterError, match="learning_rate="):
             template(update="quadratic-gd", learning_rate=rate, **where)
     with pytest.raises(ParameterError, match="rates above 3 diverge"):
         template(update="quadratic-nag", learning_rate=3.5, **where)

@@ -24,7 +24,6 @@ from protocols.aggregate.choice import choose
 from protocols.errors import CohortError, ParameterError, ProtocolError
 from protocols.privacy.calibrate import sums
 from protocols.privacy.calibrate.calibration import Calibration
-from protocols.privacy.loss.catalogue import NOISES
 from protocols.updates.registry import UPDATES
 from sims import simulation
 from sims.simulation import simulate
@@ -96,11 +95,11 @@ def test_without_noise_it_reaches_the_optimum() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        *({"mechanism": mechanism, "colluders": 1} for mechanism in NOISES),
+        {"colluders": 1},
         {"weights": "equal", "split": "dirichlet:0.5"},
         {"update": "scd", "batches": 4, "schedule": "poisson"},
         {"update": "scd", "batches": 4, "loss": "svm"},
-        {"update": "nag-opt", "mechanism": "laplace", "rounds": 30},
+        {"update": "nag-opt", "rounds": 30},
         {"parties": 12},
     ],
 )
@@ -155,7 +154,6 @@ def test_an_altered_certificate_fails(
             "option of --protocol secure-aggregation",
         ),
         ({"update": "clipped-gd"}, "--clip"),
-        ({"mechanism": "uniform"}, "mechanism"),
         ({"clip": 0.0}, "clip"),
     ],
 )

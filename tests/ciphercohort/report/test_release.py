@@ -249,7 +249,6 @@ def test_every_command_takes_the_folder_and_its_release(tmp_path: Path) -> None:
     for folder in (whole, mailed):
         for words in (
             ("verify", folder),
-            ("audit", "transcript", folder),
             ("predict", "--model", folder, "--data", rows),
             ("predict", "--model", release_of(folder) / MODEL, "--data", rows),
             ("evaluate", "--model", folder, "--data", rows),

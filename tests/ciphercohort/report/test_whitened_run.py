@@ -21,7 +21,8 @@ from ciphercohort.job.config import SimulationConfig
 from ciphercohort.job.layout import RELEASE, SECOND_MOMENT
 from ciphercohort.report.run_folder import RunFolder
 from ciphercohort.results.predict import load_model
-from ciphercohort.verify.folder import Check, verify_run
+from ciphercohort.verify.folder import verify_run
+from coordinator.replay import Check
 from parties.reader.schema import Schema
 from protocols.errors import SchemaError
 from protocols.plan.kinds import plan_from_dict

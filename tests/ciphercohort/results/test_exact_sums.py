@@ -148,16 +148,6 @@ def test_a_forecast_says_it() -> None:
         assert (EXACT_SUMS in " ".join(shown.stdout.split())) == exact
 
 
-def test_torch_says_it(caplog: pytest.LogCaptureFixture) -> None:
-    pytest.importorskip("torch")
-    from tests.ciphercohort.estimators.test_torch_training import SHARDS, federated
-
-    for epsilon in (None, 3.0):
-        caplog.clear()
-        federated(rounds=1, epsilon=epsilon).fit(SHARDS)
-        assert (EXACT_SUMS in caplog.text) == (epsilon is None)
-
-
 # -- across machines -----------------------------------------------------------------------------
 
 

@@ -16,10 +16,8 @@ import pytest
 
 from ciphercohort.verify.folder import verify_run
 from parties.reader.infer import infer_schema
-from protocols.errors import ParameterError
 from protocols.models.registry import CLASSIFIERS, MODELS, REGRESSIONS
 from sims.api import simulate
-from sims.lab.studies.noise.source import Source, open_pool
 from tests.sims.document import Document
 from tests.sims.model_runs import cohort, make_counts, make_frame
 
@@ -121,8 +119,3 @@ def test_a_plan_counts_every_row(tmp_path: Path) -> None:
         "--no-timing", "--json", "--no-privacy",
     )  # fmt: skip
     assert json.loads(shown.stdout)["rows"] == ROWS
-
-
-def test_a_study_needs_test_rows() -> None:
-    with pytest.raises(ParameterError, match="test_share=0: a study judges models on test rows"):
-        open_pool(Source(test_share=0.0), None)

@@ -44,7 +44,7 @@ def certified(epsilon: float | None) -> tuple[Fields, RowsPlan]:
     setting = certificate.setting
     rule = Barrier(
         rounds=setting.rounds,
-        learning_rate=setting.eta,
+        learning_rate=setting.learning_rate,
         theta=setting.theta,
         weight=setting.lam,
         reciprocal=setting.reciprocal.polynomial,
@@ -87,7 +87,7 @@ def test_a_certificate_without_privacy_comes_out_the_same() -> None:
         (lambda f: f["figures"].update(R=1.0), "figures.R: found 1.0"),
         (lambda f: f["epsilon"].__setitem__(0, 0.1), "epsilon[0]: found 0.1"),
         (lambda f: f["setting"].update(sigma=0.5), "setting.sigma: found 0.5"),
-        (lambda f: f["setting"].update(eta=-1.0), "setting.eta: found -1.0"),
+        (lambda f: f["setting"].update(learning_rate=-1.0), "setting.learning_rate: found -1.0"),
         (lambda f: f["setting"].update(norm_bound=0.5), "setting.norm_bound: found 0.5"),
         (lambda f: f["setting"]["budget"].update(colluders=0), "budget.colluders: found 0"),
         (lambda f: f["setting"]["budget"].update(spent_mu=0.0), "budget.spent_mu: found 0.0"),
@@ -104,8 +104,10 @@ def test_forgeries_are_named(
 
 def test_a_weaker_plan_is_named(private: tuple[Fields, RowsPlan]) -> None:
     fields, plan = private
-    slower = replace(plan, update={**plan.update, "learning_rate": plan.rule.least_rate / 2})
-    assert "setting.eta" in "; ".join(certificate_problems(fields, slower, SCHEMA))
+    slower = replace(
+        plan, update={**plan.update, "learning_rate": plan.rule.least_learning_rate / 2}
+    )
+    assert "setting.learning_rate" in "; ".join(certificate_problems(fields, slower, SCHEMA))
     assert plan.privacy is not None
     for name, value in (("sigma", 1e-4), ("share_std", 1e-4), ("sensitivity", 9.0), ("delta", 0.1)):
         other = replace(plan, privacy=replace(plan.privacy, **{name: value}))

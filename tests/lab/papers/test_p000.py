@@ -53,7 +53,7 @@ def test_the_papers_rules_are_those_that_run_under_encryption() -> None:
     given = Curvature.for_rows(largest_row_sum(d, columns=[1.0] * d), offset=1e-2)
     fields: Any = {"rounds": STEPS, "curvature": given}
     inverse = n / bound
-    descent = QuadraticDescent(**fields, rate=1.5)
+    descent = QuadraticDescent(**fields, learning_rate=1.5)
     pairs = [
         (rules.enhanced(rows, signs, STEPS), QuadraticNesterov(**fields), inverse),
         (rules.ascent(rows, signs, STEPS, 1.5, bound), descent, inverse),

@@ -126,7 +126,7 @@ def test_theorem_4_as_stated_and_as_proved() -> None:
         assert bound.rest < found * 1.2 + bound.proved
         assert 0 < found <= bound.stated < bound.proved
     quiet, exact, _ = p003_theorem_4.measured(7, 0.3, 0.1, 400)
-    noise = 2 * quiet.eta * quiet.features * quiet.sigma**2 / quiet.nu
+    noise = 2 * quiet.learning_rate * quiet.features * quiet.sigma**2 / quiet.nu
     assert 0.05 * noise < exact < noise  # noise is what is left, within its part of the bound
 
 

@@ -83,7 +83,7 @@ def on_targets(**options: Any) -> SimulationConfig:
     [
         {"rounds": 30},
         {"rounds": 3, "epsilon": 5.0, "update": ""},
-        {"rounds": 3, "epsilon": 5.0, "batches": 2, "clip": 0.2, "mechanism": "laplace"},
+        {"rounds": 3, "epsilon": 5.0, "batches": 2, "clip": 0.2},
     ],
     ids=["no privacy", "private", "batches"],
 )

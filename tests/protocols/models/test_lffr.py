@@ -70,7 +70,7 @@ def test_the_push_bounds_one_step(link: Polynomial, fraction: float) -> None:
     """|v|^2 <= shrink^2 |w|^2 + 2 eta M for one row x with |x| = B, any y; attained to 1e-3."""
     norm, eta, shrink = 2.0, 0.7, 0.9
     radius = fraction * link.radius / norm
-    push = push_bound(link, shrink=shrink, eta=eta, norm_bound=norm, radius=radius)
+    push = push_bound(link, shrink=shrink, learning_rate=eta, norm_bound=norm, radius=radius)
     z = norm * radius * Z
     best = -np.inf
     for y in (0.0, 0.5, 1.0):
@@ -84,7 +84,7 @@ def test_the_push_bounds_one_step(link: Polynomial, fraction: float) -> None:
 def test_the_push_needs_a_symmetric_link() -> None:
     lopsided = Polynomial(coefficients=(0.4, 1.0), center=0.0, radius=5.0)
     with pytest.raises(ParameterError, match="must be 1"):
-        push_bound(lopsided, shrink=1.0, eta=1.0, norm_bound=1.0, radius=1.0)
+        push_bound(lopsided, shrink=1.0, learning_rate=1.0, norm_bound=1.0, radius=1.0)
 
 
 def test_predictions_lie_in_the_range() -> None:

@@ -67,7 +67,7 @@ def test_the_step_is_that_of_its_curvature() -> None:
     assert isinstance(plan, RowsPlan) and plan.model == "poisson" and plan.layout.shape == (3, 1)
     assert plan.link == exponential_approximation(7, 3.0).polynomial
     # p' is at most 1 + e, rows have norm 2.
-    assert plan.rule.least_rate == pytest.approx(1 / 4, rel=0.01)
+    assert plan.rule.least_learning_rate == pytest.approx(1 / 4, rel=0.01)
 
 
 @pytest.mark.parametrize(

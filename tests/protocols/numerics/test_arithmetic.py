@@ -14,17 +14,17 @@ from protocols.ckks.circuits.choice import smallest_mask_bits
 from protocols.ckks.circuits.errors import slot_std
 from protocols.ckks.flooding import Flooding
 from protocols.errors import ParameterError
+from protocols.models.registry import REGRESSIONS, model_named
 from protocols.numerics import arithmetic
 from protocols.plan.circuit_plan import CircuitPlan
 from protocols.privacy.calibrate.calibration import calibrate
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.search.search import find_setting
 from protocols.rows.lffr_plan import LffrPlan
-from sims.lab.studies import epsilon as study
-from sims.lab.studies.epsilon import FEATURES
 from tests.support.flooding import norm
 from tests.support.helpers import log2_error, make_data, make_plan, plain_weights
 from tests.support.joint import encrypted_weights
+from tests.support.plans import FEATURES, regression
 
 
 def test_flooding_is_a_gaussian_release() -> None:
@@ -70,12 +70,12 @@ def test_an_arithmetic_worse_than_counted_is_refused() -> None:
 
 
 def regression_plan(model: str) -> CircuitPlan:
-    plan = study.regression(model).template
+    plan = regression(model).template
     assert isinstance(plan, CircuitPlan)
     return plan
 
 
-@pytest.mark.parametrize("model", study.PRIVATE_REGRESSIONS)
+@pytest.mark.parametrize("model", [name for name in REGRESSIONS if model_named(name).certified])
 def test_regressions_stay_within_the_allowances(model: str) -> None:
     plan = regression_plan(model)
     arithmetic.check(plan, 1.0)

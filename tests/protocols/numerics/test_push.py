@@ -27,10 +27,12 @@ from protocols.privacy.certificates.descent_bound import push_bound
 from protocols.privacy.certificates.sensitivity import diameter
 
 
-def push(degree: int, radius: float, method: Method = "least-push", eta: float = 0.0) -> float:
+def push(
+    degree: int, radius: float, method: Method = "least-push", learning_rate: float = 0.0
+) -> float:
     """Certain."""
     p = sigmoid_approximation(degree, radius, method).polynomial
-    return push_bound(p, shrink=1.0, eta=eta, norm_bound=1.0, radius=radius)
+    return push_bound(p, shrink=1.0, learning_rate=learning_rate, norm_bound=1.0, radius=radius)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +42,7 @@ def push(degree: int, radius: float, method: Method = "least-push", eta: float =
 def test_figures(degree: int, radius: float, minimax: float, least: float) -> None:
     """M at eta Lambda = 2, for 1 % of the diameter."""
     assert push(degree, radius, "minimax", 2.0) == pytest.approx(minimax, abs=1e-4)
-    assert push(degree, radius, eta=2.0) == pytest.approx(least, abs=1e-4)
+    assert push(degree, radius, learning_rate=2.0) == pytest.approx(least, abs=1e-4)
     methods: tuple[Method, Method] = ("minimax", "least-push")
     before, after = (
         diameter(sigmoid_approximation(degree, radius, m).polynomial, norm_bound=1.0, radius=radius)

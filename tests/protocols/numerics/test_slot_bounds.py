@@ -34,6 +34,7 @@ from protocols.rows.curvature import Curvature, largest_row_sum
 from protocols.rows.plan import RowsPlan
 from protocols.steps import refresh as refreshing
 from protocols.updates.barrier import Barrier
+from protocols.updates.registry import RULES
 from tests.protocols import lffr_session
 from tests.protocols.gram import test_gram_plan
 from tests.protocols.slot_machine import Seen, Slots, packed, seen_slots
@@ -56,7 +57,7 @@ def barrier_fields(rounds: int) -> dict[str, Any]:
         colluders=0, rounds=rounds, degree=7, method="barrier",
     ).require().setting  # fmt: skip
     rule = Barrier(
-        rounds=found.rounds, learning_rate=found.eta, theta=found.theta, weight=found.lam,
+        rounds=found.rounds, learning_rate=found.learning_rate, theta=found.theta, weight=found.lam,
         reciprocal=found.reciprocal.polynomial,
     )  # fmt: skip
     return {"rule": rule.to_dict(), "link": found.sigmoid.polynomial}
@@ -115,7 +116,7 @@ HB = {"kind": "hb", "rounds": 4, "learning_rate": 1.0, "momentum": 0.5, "ridge":
 SC = {"kind": "nag-sc", "rounds": 4, "mu": 0.1, "smoothness": 1.0, "ridge": 0.1,
       "step_scale": 1.0, "division": "uniform"}  # fmt: skip
 MASG = {**SC, "kind": "masg", "first_stage": 2, "p": 1.0}
-QUADRATIC = {"kind": "quadratic-nag", "rounds": 2, "schedule": "geometric", "extra": 0.0,
+QUADRATIC = {"kind": "quadratic-nag", "rounds": 2, "schedule": "geometric", "learning_rate": 1.0,
              "decay": 0.9, "first_alpha": 1.0}  # fmt: skip
 
 
@@ -135,8 +136,6 @@ CASES: dict[str, Callable[[], Any]] = {
     "exp": lambda: of_exp(GD),
     "exp-parts": lambda: of_exp(NAG, features_per_ciphertext=2),
     "hb": of_rows(lambda: HB),
-    "nag-sc": of_rows(lambda: SC),
-    "masg": of_rows(lambda: MASG),
     "quadratic": of_rows(quadratic, radius=30.0, degree=3),
     "quadratic-parts": of_rows(quadratic, radius=30.0, degree=3, features_per_ciphertext=2),
     "barrier": of_barrier,
@@ -145,6 +144,9 @@ CASES: dict[str, Callable[[], Any]] = {
     "lffr-rate": lambda: of_lffr(curvature=None, learning_rate=1.5, ridge=0.1),
     "lffr-noise": lambda: of_lffr(curvature=None, learning_rate=1.0, privacy=NOISE),
 }
+for rule in (SC, MASG):
+    if rule["kind"] in RULES:
+        CASES[str(rule["kind"])] = of_rows(lambda rule=rule: rule)  # type: ignore[misc]
 for fast in (False, True):
     CASES |= {
         f"linear{'-fast' * fast}": partial(of_gram, accelerated=fast),
@@ -305,11 +307,13 @@ def iterates(link: Any, eta: float, rounds: int, x: Any) -> float:
 def test_the_ball_of_falls(eta: float, rounds: int) -> None:
     """Holds for every data set tried, and for no long run with a budget of its two left out."""
     link = sigmoid_approximation(7, 8.0).polynomial
-    descent = QuietDescent(eta=eta, lam=0.0, rounds=rounds)
+    descent = QuietDescent(learning_rate=eta, lam=0.0, rounds=rounds)
     reached = least_radius(lambda r: logistic_ball(descent, link, C, r), 0.1, 8.0)
     assert reached < 8.0
     # Steep steps have no ball.
-    assert math.isinf(logistic_ball(QuietDescent(eta=10.0, lam=0.0, rounds=2), link, C, 8.0))
+    assert math.isinf(
+        logistic_ball(QuietDescent(learning_rate=10.0, lam=0.0, rounds=2), link, C, 8.0)
+    )
     rng, longest = np.random.default_rng(2), 0.0
     for rows in (1, 2, 5, 30):
         for _ in range(20):

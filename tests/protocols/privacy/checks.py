@@ -58,7 +58,7 @@ def worst_walk(
 
     The proofs allow that they do. shrink: factor of w by |w|; bound: length of the rows' mean.
     """
-    rng, p, eta = np.random.default_rng(6), setting.sigmoid.polynomial, setting.eta
+    rng, p, eta = np.random.default_rng(6), setting.sigmoid.polynomial, setting.learning_rate
     w = np.zeros((trials, setting.features))
     w[:, 0] = 1e-9
     largest, angles = np.zeros(trials), np.linspace(0, math.pi, 61)

@@ -24,9 +24,8 @@ from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.certificates.certificate import Stated
 from protocols.privacy.certificates.mechanism import KINDS, Mechanism
 from protocols.privacy.loss.accounting import GaussianEvent, compose
-from protocols.privacy.loss.catalogue import NOISES
 from protocols.sums.objectives import OF_CLASSES
-from sims.lab.studies import epsilon as study
+from tests.support.plans import certified, regression, sums
 
 NORM = 1.0
 Chosen = tuple[Any, dict[str, Any]]
@@ -48,13 +47,11 @@ def of_first(update: str) -> Calibration:
     """The run before one on whitened rows."""
     plan = on_rows(update, 4, rows=20_000).first
     assert plan is not None
-    return Calibration(template=plan, certificate=study.certificate_of(plan))
+    return certified(plan)
 
 
-def of_sums(mechanism: str, update: str = "gd", schedule: str = "all rows") -> Calibration:
-    case = study.Case(protocol="gradients", update=update, mechanism=mechanism, schedule=schedule)
-    plan = study.plan_of(case)
-    return Calibration(template=plan, certificate=study.certificate_of(plan))
+def of_sums(update: str = "gd", **options: str) -> Calibration:
+    return certified(sums(update, **options))
 
 
 def of_classes(model: str) -> Calibration:
@@ -69,15 +66,14 @@ CASES: dict[str, Callable[[], Calibration]] = {
     "rows/nag": lambda: on_rows("nag", 2),
     "rows/gd whitened": lambda: on_rows("quadratic-gd", 6, rows=20_000),
     "rows/nag whitened": lambda: on_rows("quadratic-nag", 4, rows=20_000),
-    "gram": lambda: study.regression("linear"),
-    "lffr": lambda: study.regression("lffr"),
-    "lffr, rows at home": lambda: study.regression("lffr", protocol="encrypted-model"),
+    "gram": lambda: regression("linear"),
+    "lffr": lambda: regression("lffr"),
+    "lffr, rows at home": lambda: regression("lffr", protocol="encrypted-model"),
     "gradients second-moment": lambda: of_first("quadratic-gd"),
     **{f"gradients {model}": partial(of_classes, model) for model in OF_CLASSES},
-    **{f"gradients {mechanism}": partial(of_sums, mechanism) for mechanism in NOISES},
-    "gradients scd cyclic": partial(of_sums, "gaussian", "scd", "cyclic"),
-    "gradients scd poisson": partial(of_sums, "gaussian", "scd", "poisson"),
-    "gradients scd laplace": partial(of_sums, "laplace", "scd", "cyclic"),
+    "gradients gd": of_sums,
+    "gradients scd cyclic": partial(of_sums, "scd", schedule="cyclic"),
+    "gradients scd poisson": partial(of_sums, "scd", schedule="poisson"),
 }
 every_kind = pytest.mark.parametrize("kind", CASES)
 

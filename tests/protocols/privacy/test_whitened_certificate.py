@@ -86,8 +86,12 @@ class Planned:
 def planned(found: Certificate, whitened: Whitening | None = None, **promise: float) -> Any:
     """The plan of a certificate, whatever that certificate took for granted."""
     s = found.setting
-    gd = isinstance(getattr(s, "eta", None), float)
-    rule = GradientDescent(rounds=s.rounds, learning_rate=s.eta, ridge=s.lam) if gd else s.rule
+    gd = isinstance(getattr(s, "learning_rate", None), float)
+    rule = (
+        GradientDescent(rounds=s.rounds, learning_rate=s.learning_rate, ridge=s.lam)
+        if gd
+        else s.rule
+    )
     privacy = WANTED.promise(FIGURES, sigma=s.sigma, sensitivity=found.sensitivity)
     assert privacy is not None
     chosen = RowsChoice(rule=rule, link=s.sigmoid, privacy=replace(privacy, **promise))

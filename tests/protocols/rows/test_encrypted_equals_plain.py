@@ -235,7 +235,7 @@ def quadratic(features: int, rounds: int = 4, **changes: Any) -> QuadraticNester
     [
         (quadratic(1, rounds=2), [3, 5], 1, 5, None),
         (quadratic(5, rounds=1), [12, 9, 20], 5, 3, None),
-        (quadratic(5, schedule="harmonic", extra=10 / 21), [12, 9], 5, 5, None),
+        (quadratic(5, schedule="harmonic", learning_rate=1 + 10 / 21), [12, 9], 5, 5, None),
         # The row sums and the noise fill several side ciphertexts.
         (quadratic(200), [3, 2], 200, 5, None),
         (quadratic(6), [300, 250], 6, 7, 1),

@@ -153,7 +153,7 @@ def test_plans_survive_the_wire_and_epsilon_is_dp_accountings(name: str) -> None
     ("change", "words"),
     [
         ({"length": 5}, "length=5"),
-        ({"mechanism": "laplace"}, "Gaussian"),
+        ({"mechanism": "laplace"}, "mechanism='laplace'"),
         ({"weights": (0.5, 0.5)}, "weighs rows alike"),
         ({"objective": EXACT.to_dict(), "length": EXACT.length(D)}, "epsilon_in_all"),
     ],

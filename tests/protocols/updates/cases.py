@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from protocols.exchange.serialise import to_plain
 from protocols.rows.curvature import Curvature, largest_row_sum
+from protocols.updates.momentum import Momentum
 from protocols.updates.registry import rule_from_dict, rule_named
 from protocols.updates.update import Update
 
@@ -24,7 +25,6 @@ VALUES: dict[str, Any] = {
     "ridge": 0.02,
     "momentum": 0.6,
     "curvature": to_plain(CURVATURE),
-    "rate": 1.5,
     "schedule": "harmonic",
     "extra": 0.5,
     "decay": 0.8,
@@ -51,7 +51,10 @@ def names_of(kind: str) -> list[str]:
 
 def fields_of(kind: str, **changes: Any) -> dict[str, Any]:
     """As in a plan."""
-    return {"kind": kind, **{name: VALUES[name] for name in names_of(kind)}, **changes}
+    own = {name: VALUES[name] for name in names_of(kind)}
+    if "curvature" in own and issubclass(rule_named(kind), Momentum):
+        own["learning_rate"] = 1.5  # over what the curvature's bound allows
+    return {"kind": kind, **own, **changes}
 
 
 def example(kind: str, **changes: Any) -> Update:

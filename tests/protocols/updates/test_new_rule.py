@@ -15,7 +15,6 @@ from protocols.privacy.calibrate.rows import choose_rows
 from protocols.updates import momentum
 from protocols.updates.registry import RULES, UPDATES
 from protocols.updates.update import Update, V
-from sims.lab.studies import epsilon
 from sims.simulation import simulate
 
 FIGURES = PublicFigures(rows_by_party=(1200, 900), num_features=4)
@@ -68,6 +67,3 @@ def test_without_a_certificate_it_is_refused_on_encrypted_rows() -> None:
         "update 'plain' has no privacy certificate on encrypted rows: add --no-privacy, or take "
         "--protocol secure-aggregation"
     )
-    examined = {(case.protocol, case.update) for case in epsilon.cases()}
-    assert (SECURE_AGGREGATION, "plain") in examined
-    assert (ENCRYPTED_ROWS, "plain") not in examined and (ENCRYPTED_ROWS, "gd") in examined

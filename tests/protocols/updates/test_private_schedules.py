@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from protocols.updates.strongly_convex import (
     StronglyConvexNesterov,
     recommended_first_stage,
 )
+from tests.protocols.updates.test_contract import check_the_same
 
 RULE = StronglyConvexNesterov(rounds=40, mu=0.05, smoothness=2.0)
 STAGED = MultiStage(rounds=160, mu=1.0, smoothness=20.0, first_stage=13)
@@ -61,3 +63,8 @@ def test_lengths_and_steps_are_the_paper_s() -> None:
     assert replace(STAGED, p=2.0).length(2) == 4 * math.ceil(math.sqrt(20) * math.log(16)) == 52
     assert recommended_first_stage(1.0, 20.0) == 14
     assert recommended_first_stage(1.0, 1.01) == 1
+
+
+def test_one_stage_is_a_constant_step() -> None:
+    fields: dict[str, Any] = {"rounds": 13, "mu": 0.1, "smoothness": 2.0, "division": "laplace"}
+    check_the_same(MultiStage(**fields, first_stage=13), StronglyConvexNesterov(**fields))

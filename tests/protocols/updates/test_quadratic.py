@@ -139,8 +139,8 @@ def test_the_inverse_gain_is_attained(size: float) -> None:
 
 def test_the_path_bounds_a_constant_error_of_any_curvature() -> None:
     """Of B^-1 H between 0 and 1: the recursion's own responses."""
-    for alpha, extra in ((0.01, 1.0), (1.0, 0.0)):
-        rule = quadratic(rounds=6, first_alpha=alpha, extra=extra)
+    for alpha, rate in ((0.01, 2.0), (1.0, 1.0)):
+        rule = quadratic(rounds=6, first_alpha=alpha, learning_rate=rate)
         for curvature in np.linspace(0, 1, 33):
             pairs = zip(rule.rates, rule.responses(float(curvature)), strict=True)
             assert sum(rate * abs(r) for rate, r in pairs) <= rule.path * (1 + 1e-12)
@@ -149,10 +149,13 @@ def test_the_path_bounds_a_constant_error_of_any_curvature() -> None:
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        ({"schedule": "harmonic", "extra": 10.0}, r"rates above 3 diverge \(1 \+ 10/\(1 \+ t\)"),
-        ({"extra": 2.1}, "rates above 3 diverge"),
-        ({"extra": 1.2, "decay": 1.0}, r"constant rate 2.2 is outside \[1, 2\]"),
-        ({"extra": -0.1}, "below 0"),
+        (
+            {"schedule": "harmonic", "learning_rate": 11.0},
+            r"rates above 3 diverge \(1 \+ 10/\(1 \+ t\)",
+        ),
+        ({"learning_rate": 3.1}, "rates above 3 diverge"),
+        ({"learning_rate": 2.2, "decay": 1.0}, r"2.2.*constant rate is outside \[1, 2\]"),
+        ({"learning_rate": 0.9}, "below 1"),
     ],
 )
 def test_refusals(change: dict[str, Any], match: str) -> None:

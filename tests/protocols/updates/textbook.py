@@ -49,7 +49,7 @@ def enhanced_nesterov(
     *,
     rounds: int,
     schedule: str,
-    extra: float,
+    learning_rate: float,
     decay: float,
     first_alpha: float,
 ) -> list[Floats]:
@@ -58,6 +58,7 @@ def enhanced_nesterov(
     alpha1 = 0.5 * (1 + math.sqrt(1 + 4 * alpha0**2))
     for t in range(rounds):
         eta = (1 - alpha0) / alpha1
+        extra = learning_rate - 1
         gamma = extra / (t + 1) if schedule == "harmonic" else extra * decay**t
         new = v - (1 + gamma) * g(t, v)
         v, w = (1 - eta) * new + eta * w, new
@@ -167,8 +168,15 @@ TEXTBOOKS: dict[str, Callable[..., list[Floats]]] = {
     "hb": heavy_ball,
     "nag": fista,
     "quadratic-nag": enhanced_nesterov,
-    "quadratic-gd": lambda g, w, rounds, rate: gradient_descent(
-        g, w, rounds=rounds, learning_rate=rate, ridge=0.0
+    "rescaled-nag": lambda g, w, learning_rate, extra, **fields: enhanced_nesterov(
+        lambda t, v: learning_rate * g(t, v),
+        w,
+        schedule="geometric",
+        learning_rate=1 + extra,
+        **fields,
+    ),
+    "quadratic-gd": lambda g, w, rounds, learning_rate: gradient_descent(
+        g, w, rounds=rounds, learning_rate=learning_rate, ridge=0.0
     ),
     "nag-sc": strongly_convex,
     "masg": masg,

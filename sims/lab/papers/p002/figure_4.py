@@ -1,6 +1,6 @@
 """Figure 4: the six methods with m = 1000 of n = 100,000 rows in every iteration.
 
-b_t is derived in `privacy.loss.fixed_batches`; the paper's column as in figure 3. The -opt
+b_t is derived in `papers.fixed_batches`; the paper's column as in figure 3. The -opt
 methods divide epsilon as for m = n (Remark 4.2); the last rows say what the exact division of (30)
 would gain.
 """
@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from protocols.privacy.loss.fixed_batches import laplace_scale, optimal_shares
 from protocols.updates.strongly_convex import StronglyConvexNesterov
 from sims.lab.papers.accelerated import ROUNDS, Cell, Floats, Study, curves_of
 from sims.lab.papers.curves import curves_figure
+from sims.lab.papers.fixed_batches import laplace_scale, optimal_shares
 from sims.lab.papers.item import About, Result, Row, Settings
 from sims.lab.papers.p002.figure_3 import AXIS, NOISE, UNKNOWN, all_ends, study_of
 
@@ -94,7 +94,7 @@ ABOUT = About(
     remarks=(
         NOISE,
         "(11) to (13) hold for a curator who draws in secret, with a proof in "
-        "protocols/privacy/loss/fixed_batches.py; no run of the federation claims them",
+        "sims/lab/papers/fixed_batches.py; no run of the federation claims them",
     ),
     seconds=170,
 )

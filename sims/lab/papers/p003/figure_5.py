@@ -53,7 +53,7 @@ def certified(rows: Rows, rate: float) -> Certificate | None:
                     theta=theta,
                     lam=lam,
                     kappa=kappa,
-                    eta=rate,
+                    learning_rate=rate,
                     rounds=PAPER_STEP,
                     reciprocal=reciprocal_approximation(1, kappa * theta, theta),
                 )

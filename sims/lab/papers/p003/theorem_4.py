@@ -39,7 +39,7 @@ SETTINGS = ((3, 0.1, 0.0), (5, 0.1, 0.02), (7, 0.3, 0.1))
 class Bound:
     """eta, nu, zeta, sigma, m, T, |w_0 - w*|^2."""
 
-    eta: float
+    learning_rate: float
     nu: float
     zeta: float
     sigma: float
@@ -50,8 +50,8 @@ class Bound:
     @property
     def rest(self) -> float:
         """What both bounds share: contraction and noise."""
-        noise = 2 * self.eta * self.features * self.sigma**2 / self.nu
-        return (1 - self.eta * self.nu / 2) ** self.rounds * self.start + noise
+        noise = 2 * self.learning_rate * self.features * self.sigma**2 / self.nu
+        return (1 - self.learning_rate * self.nu / 2) ** self.rounds * self.start + noise
 
     @property
     def stated(self) -> float:
@@ -61,7 +61,7 @@ class Bound:
     @property
     def proved(self) -> float:
         """As derived above."""
-        return self.rest + 4 * self.zeta**2 / self.nu * (1 / self.nu + self.eta)
+        return self.rest + 4 * self.zeta**2 / self.nu * (1 / self.nu + self.learning_rate)
 
 
 def measured(
@@ -82,7 +82,7 @@ def measured(
         gradient = (link.polynomial(z) - y[:, None]).T @ x / ROWS + nu * w
         w -= eta * (gradient + sigma * rng.standard_normal(w.shape))
     bound = Bound(
-        eta=eta,
+        learning_rate=eta,
         nu=nu,
         zeta=link.max_error,
         sigma=sigma,

@@ -43,8 +43,7 @@ from protocols.rows.training import PlainGradient
 from protocols.steps.decrypt import flooding_of
 from protocols.sums import plan as gradients
 from protocols.sums.plan import GradientPlan
-from sims.lab.studies.noise import components
-from sims.lab.studies.noise.exact import (
+from sims.exact import (
     Integers,
     JointSecret,
     at_slots,
@@ -56,6 +55,7 @@ from sims.lab.studies.noise.exact import (
     residues_of_slots,
     rms,
 )
+from sims.lab.studies.noise import components
 
 if TYPE_CHECKING:
     from sims.lab.studies.noise.watched import Clients

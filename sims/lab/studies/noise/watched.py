@@ -29,7 +29,7 @@ from protocols.plan.protocol import Watch, phase_of, protocol_of
 from protocols.plan.run_plan import Member, RunPlan
 from protocols.privacy.calibrate.calibration import calibrate
 from protocols.steps import agree
-from sims.lab.studies.noise.exact import rms
+from sims.exact import rms
 from sims.lab.studies.noise.grid import Cell
 from sims.lab.studies.noise.measurement import Measurement
 from sims.lab.studies.noise.source import Source, draw_groups, open_pool, shared_out

@@ -13,6 +13,7 @@ from sims.lab.studies.noise.gallery import plots_of
 from sims.lab.studies.noise.report import slope_tables, write_all
 from sims.lab.studies.noise.slopes import fit_slopes
 from sims.lab.studies.noise.tables import tidy
+from tests.ciphercohort.results.test_latex import AWKWARD, numbers_of_python
 from tests.lab.studies.noise.test_study import GRID, study
 
 SPECIAL = re.compile(r"(?<!\\)[%$#_&^~]")
@@ -86,3 +87,10 @@ def test_a_caption_tells_of_what_is_drawn(out: Path) -> None:
     words = {name: paper.caption(plot) for name, plot in plots.items()}
     assert "the formula" in words["privacy_ratio_fixed"]
     assert "the formula" not in words["accuracy_fixed"] and "bands" in words["accuracy_fixed"]
+
+
+def test_every_number_of_a_table() -> None:
+    cells = [[f"{value:.3e}", f"{value:g} ± 1e-05"] for value in AWKWARD[:9]]
+    rows = [(f"delta {1e-5:g}", each) for each in cells]
+    text = paper.table("Slopes at delta 1e-05", "slopes", ["", "-1.5e-3", "b"], rows)
+    assert numbers_of_python(text) == []

@@ -284,3 +284,17 @@ def test_one_command_fits_the_stages_of_an_encrypted_model(tmp_path: Path) -> No
     assert slopes["first_iterate"]["agrees"] == slopes["model_circuit"]["agrees"] == "yes"
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "added by a refresh of an encrypted model" in page
+
+
+def test_a_study_needs_test_rows() -> None:
+    with pytest.raises(ParameterError, match="test_share=0: a study judges models on test rows"):
+        open_pool(Source(test_share=0.0), None)
+
+
+@pytest.mark.parametrize(
+    ("alias", "name"), [("shards", "encrypted-rows"), ("gradients", "secure-aggregation")]
+)
+def test_former_names_of_the_protocols_are_aliases(alias: str, name: str) -> None:
+    for given in (alias, name):
+        assert Grid(protocol=given, updates=("gd",)).protocol == name
+        assert Cell(protocol=given).protocol == name

@@ -14,8 +14,8 @@ from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.parameters import CkksParameters
 from protocols.privacy.calibrate import rows
 from protocols.rows.plan import RowsPlan
+from sims import exact
 from sims.lab.studies.noise import components as theory
-from sims.lab.studies.noise import exact
 from sims.lab.studies.noise.grid import Cell
 from sims.lab.studies.noise.measurement import Measurement
 from sims.lab.studies.noise.source import Source

@@ -79,7 +79,7 @@ def _setting(
         theta=theta,
         lam=lam,
         kappa=kappa,
-        eta=1 / m,
+        learning_rate=1 / m,
         rounds=rounds,
         sigmoid=sigmoid_approximation(7, 5.0),
         reciprocal=reciprocal_approximation(1, kappa * theta, theta),
@@ -157,8 +157,8 @@ def test_mutants_are_refused() -> None:
     assert "privacy_noise" in _violated(fewer), "bias column not counted"
     longer = replace(good, rounds=440)
     assert "privacy_noise" in _violated(longer), "more rounds than paid for"
-    assert _violated(replace(good, eta=0.9)) >= {"eta_overshoot"}
-    assert _violated(replace(good, lam=0.3, eta=0.1)) >= {"eta_barrier"}
+    assert _violated(replace(good, learning_rate=0.9)) >= {"eta_overshoot"}
+    assert _violated(replace(good, lam=0.3, learning_rate=0.1)) >= {"eta_barrier"}
     narrow = replace(good, sigmoid=sigmoid_approximation(7, 4.0))
     assert "sigmoid_error" in _violated(narrow), "an interval that the iterates leave"
 
@@ -211,11 +211,11 @@ def test_iterates_stay_within_r_on_the_worst_data() -> None:
         rounds=40,
         degree=7,
     )
-    drafts = [draft for draft in barrier_search.drafts(problem) if draft.eta == 0.5]
+    drafts = [draft for draft in barrier_search.drafts(problem) if draft.learning_rate == 0.5]
     best = drafts[int(np.argmin(barrier_search.merits(drafts, 5, None)))]
     setting = barrier_search.setting(best, problem)
     certificate = check(setting).require()
-    p, weight = setting.reciprocal.polynomial, 2 * setting.eta * setting.lam
+    p, weight = setting.reciprocal.polynomial, 2 * setting.learning_rate * setting.lam
     largest = worst_walk(
         setting,
         lambda norm: 1 - weight * p(setting.theta - norm**2),
@@ -271,7 +271,10 @@ def test_the_sensitivity_is_that_of_the_farthest_rows(
     needed = s.budget.sigma(rounds=s.rounds, sensitivity=figures["D2"], rows=rows)
     assert needed <= s.sigma <= needed * (1 + 1e-5)
     # Noise for the worst pair of a smaller ball, or one percent less, is refused.
-    for mutant in (replace(s, sigma=0.98 * s.sigma), replace(s, eta=1.1 * s.eta)):
+    for mutant in (
+        replace(s, sigma=0.98 * s.sigma),
+        replace(s, learning_rate=1.1 * s.learning_rate),
+    ):
         with pytest.raises(PrivacyError):
             check(mutant).require()
 

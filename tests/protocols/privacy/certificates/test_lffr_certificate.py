@@ -30,7 +30,7 @@ def setting(**changes: Any) -> LffrSetting:
         "outputs": 2,
         "norm_bound": 3.0,
         "link": PAPER_LINK,
-        "eta": 0.5 / (CURVATURE * 9.0),
+        "learning_rate": 0.5 / (CURVATURE * 9.0),
         "rounds": 15,
         "budget": BUDGET,
     }
@@ -67,7 +67,7 @@ def test_the_worst_walk_stays_within_the_bound() -> None:
     w, furthest = 0.0, 0.0
     for _ in range(s.rounds):
         w -= (
-            s.eta
+            s.learning_rate
             * s.norm_bound
             * float(slope_of_loss(PAPER_LINK, np.array(s.norm_bound * w), np.array(1.0)))
         )
@@ -86,14 +86,14 @@ def test_noisy_walks_stay_within_the_bound() -> None:
         w = np.zeros((9, 1))
         for _ in range(s.rounds):
             noise = rng.normal(0, certificate.figures["sigma_total"], (9, 1))
-            w = w - s.eta * (slopes(row, y, w)[0] + noise)
+            w = w - s.learning_rate * (slopes(row, y, w)[0] + noise)
             norms.append(np.linalg.norm(w))
     assert 0.3 * certificate.figures["reached"] < max(norms) < certificate.figures["reached"]
 
 
 def test_a_walk_that_may_leave_the_interval_is_refused_by_name() -> None:
     assert check(setting()).require().satisfied
-    for change in ({"rounds": 100}, {"eta": 2.0}, {"rows": 300}):
+    for change in ({"rounds": 100}, {"learning_rate": 2.0}, {"rows": 300}):
         certificate = check(setting(**change))
         assert certificate.binding.name == "descent_bound"
         with pytest.raises(
@@ -128,7 +128,7 @@ def test_the_noise_is_what_epsilon_needs() -> None:
 def test_settings_out_of_range_and_json() -> None:
     for change in (
         {"rows": 0},
-        {"eta": -1.0},
+        {"learning_rate": -1.0},
         {"ridge": math.nan},
         {"sigma": -1.0},
         {"ridge": 9.0},

@@ -33,7 +33,7 @@ def _setting(
     features: int = 24,
     norm_bound: float = 1.0,
     rounds: int = 100,
-    eta: float = 2.0,
+    learning_rate: float = 2.0,
     epsilon: float | None = 1.0,
     delta: float = 1e-5,
     split: NoiseSplit = SPLIT,
@@ -56,7 +56,7 @@ def _setting(
     )
     found = drafts(problem)
     wide = (d for d in found if d.approximation.polynomial.radius > least)
-    draft = next(d for d in wide if epsilon is None or d.eta == eta)
+    draft = next(d for d in wide if epsilon is None or d.learning_rate == learning_rate)
     return from_draft(draft, problem)
 
 
@@ -69,7 +69,9 @@ def test_mutants_are_refused() -> None:
     assert violated(good) == set()
     assert "privacy_noise" in violated(replace(good, sigma=good.sigma / 2)), "sigma halved"
     assert "privacy_noise" in violated(replace(good, norm_bound=good.norm_bound * 1.02))
-    assert "descent_bound" in violated(replace(good, eta=4 * good.eta)), "too fast"
+    assert "descent_bound" in violated(replace(good, learning_rate=4 * good.learning_rate)), (
+        "too fast"
+    )
     assert "descent_bound" in violated(replace(good, lam=0.0, rounds=4 * good.rounds)), (
         "unregularised"
     )
@@ -100,24 +102,26 @@ def test_scaling_the_rows_changes_nothing() -> None:
 @given(
     degree=st.sampled_from([3, 5, 7]),
     interval=st.floats(1.0, 20.0),
-    eta=st.floats(0.1, 8.0),
+    learning_rate=st.floats(0.1, 8.0),
     alpha=st.floats(0.0, 1.0),
 )
 @settings(max_examples=40, deadline=None)
 def test_the_push_bound_is_the_maximum(
-    degree: int, interval: float, eta: float, alpha: float
+    degree: int, interval: float, learning_rate: float, alpha: float
 ) -> None:
     p = sigmoid_approximation(degree, round(interval, 1)).polynomial
-    bound = push_bound(p, shrink=1 - alpha, eta=eta, norm_bound=1.0, radius=p.radius)
+    bound = push_bound(
+        p, shrink=1 - alpha, learning_rate=learning_rate, norm_bound=1.0, radius=p.radius
+    )
     z: NDArray[np.float64] = np.linspace(-1, 1, 4001).astype(np.float64) * p.radius
-    sampled = float(np.max((1 - alpha) * z * (1 - p(z)) + 0.5 * eta * (1 - p(z)) ** 2))
+    sampled = float(np.max((1 - alpha) * z * (1 - p(z)) + 0.5 * learning_rate * (1 - p(z)) ** 2))
     assert sampled <= bound
     assert bound == pytest.approx(sampled, rel=1e-3)
 
 
 def _worst_run(setting: RidgeSetting, noise: float, trials: int) -> NDArray[np.float64]:
     """The mean of the rows has the squared length Lambda."""
-    shrink, bound = 1 - setting.eta * setting.lam, math.sqrt(setting.largest_eigenvalue)
+    shrink, bound = 1 - setting.learning_rate * setting.lam, math.sqrt(setting.largest_eigenvalue)
     return worst_walk(setting, lambda norm: shrink, bound=bound, noise=noise, trials=trials)
 
 
@@ -140,7 +144,7 @@ def test_lambda_bounds_the_worst_data_and_its_half_does_not(
     rounds: int, spectrum: float, rate: float
 ) -> None:
     """Rates of several times 1 / Lambda; the bound is attained to three digits without noise."""
-    loud = _setting(rounds=rounds, spectrum=spectrum, eta=rate / spectrum, least=5.0)
+    loud = _setting(rounds=rounds, spectrum=spectrum, learning_rate=rate / spectrum, least=5.0)
     assert check(loud).satisfied
     quiet = replace(loud, sigma=0.0, budget=replace(loud.budget, epsilon=None))
     # one more round: the last iterate is within the ball as well
@@ -152,7 +156,9 @@ def test_lambda_bounds_the_worst_data_and_its_half_does_not(
 
 
 def test_lambda_with_noise_that_can_be_seen_to_fail() -> None:
-    loud = _setting(rows=2000, features=5, delta=0.6, rounds=10, spectrum=0.05, eta=40.0, least=6.0)
+    loud = _setting(
+        rows=2000, features=5, delta=0.6, rounds=10, spectrum=0.05, learning_rate=40.0, least=6.0
+    )
     certificate = check(loud).require()
     largest = _worst_run(loud, certificate.figures["sigma_total"], 4000)
     assert np.mean(largest > certificate.figures["R"]) <= loud.budget.delta_norm
@@ -165,7 +171,7 @@ def test_the_ball_of_signed_rows_on_the_worst_data(rows: int) -> None:
     """A saturating link: reached to 1 % without noise, and half of it is left."""
     steps = Steps(rounds=10, rate=6.0, wander=math.inf, saturates=True)
     loud = _setting(
-        rows=rows, features=5, rounds=10, spectrum=0.2, eta=30.0, least=5.0, steps=steps
+        rows=rows, features=5, rounds=10, spectrum=0.2, learning_rate=30.0, least=5.0, steps=steps
     )
     assert not is_symmetric(loud.sigmoid.polynomial)
     certificate = check(loud).require()

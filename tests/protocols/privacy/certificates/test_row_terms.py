@@ -181,7 +181,9 @@ def test_weighted_steps_stay_within_the_bound_of_a_step() -> None:
     x, w = rng.normal(size=(30, 3)), np.array([2.0, -1.0, 0.5])
     x /= np.linalg.norm(x, axis=1, keepdims=True)
     y = (x @ w > 0).astype(float)  # every row pushes outwards
-    push = push_bound(p, shrink=1.0, eta=eta, norm_bound=1.0, radius=float(np.linalg.norm(w)))
+    push = push_bound(
+        p, shrink=1.0, learning_rate=eta, norm_bound=1.0, radius=float(np.linalg.norm(w))
+    )
     reached = 0.0
     for _ in range(300):
         u = rng.integers(0, 2, 30) * rng.uniform(0, 1, 30) ** 0.3

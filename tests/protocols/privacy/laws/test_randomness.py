@@ -7,11 +7,11 @@ import pytest
 from scipy import stats
 
 from protocols.errors import ParameterError
-from protocols.privacy.laws.polya import uniform_below_each
 from protocols.privacy.laws.randomness import (
     SystemRandomness,
     random_bits,
     uniform_below,
+    uniform_below_each,
 )
 from protocols.privacy.laws.seeded import SeededRandomness
 

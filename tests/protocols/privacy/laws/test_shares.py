@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 
 from protocols.errors import ParameterError
 from protocols.privacy.laws.grid import NoiseGrid, discretisation_delta
-from protocols.privacy.laws.polya import poisson_of_inverse, polya
 from protocols.privacy.laws.seeded import SeededRandomness
 from protocols.privacy.laws.shares import NoiseSplit, gaussian_shares
 from tests.protocols.privacy.checks import (
-    pmf_accepted,
     std_accepted,
 )
 
@@ -50,25 +47,6 @@ def test_discretisation_costs_next_to_nothing() -> None:
     assert 0 < cost < 1e-11
     coarse = discretisation_delta(units=2, shares=10, values=1, epsilon=1.0)
     assert coarse == pytest.approx((1 + math.e) / (24 * 10 * 4), rel=1e-9)
-
-
-@pytest.mark.parametrize("n", [1, 2, 7])
-@pytest.mark.parametrize("scale", [1, 4])
-def test_polya_has_the_exact_pmf(n: int, scale: int) -> None:
-    values = polya(scale, n, 150_000, SeededRandomness(4))
-    k = np.arange(60 * scale)
-    rising = np.concatenate([[0.0], np.cumsum(np.log((k[1:] - 1 + 1 / n) / k[1:]))])
-    assert pmf_accepted(values, rising - k / scale, 0)
-    assert not pmf_accepted(values, rising - k / (1.15 * scale), 0)
-
-
-@pytest.mark.parametrize("n", [1, 3])
-def test_poisson_of_inverse_has_the_exact_pmf(n: int) -> None:
-    values = poisson_of_inverse(n, 60_000, SeededRandomness(6))
-    k = np.arange(12)
-    factorial = np.cumsum(np.log(np.maximum(k, 1)))
-    assert pmf_accepted(values, -k * math.log(n) - factorial, 0)
-    assert not pmf_accepted(values, -k * math.log(0.9 * n) - factorial, 0)
 
 
 def test_the_verdict_itself_has_power() -> None:

@@ -71,7 +71,7 @@ def test_without_noise_the_rate_is_one_over_the_smoothness(method: Method) -> No
     assert certificate.events == certificate.epsilon_by_coalition == ()
     assert not any(c.name.startswith("privacy") for c in certificate.conditions)
     slope = certificate.setting.sigmoid.max_slope
-    assert certificate.setting.eta == pytest.approx(1 / slope, rel=0.5)
+    assert certificate.setting.learning_rate == pytest.approx(1 / slope, rel=0.5)
 
 
 @pytest.mark.parametrize("method", ["barrier", "ridge"])

@@ -55,7 +55,7 @@ def _problem(method: str, rounds: int) -> Problem:
 
 
 def _gd(d: Any) -> Any:
-    return GradientDescent(rounds=d.rounds, learning_rate=d.eta, ridge=d.lam)
+    return GradientDescent(rounds=d.rounds, learning_rate=d.learning_rate, ridge=d.lam)
 
 
 def _barrier(d: Any) -> Any:
@@ -66,7 +66,11 @@ def _barrier(d: Any) -> Any:
         radius=p.radius * d.theta,
     )
     return Barrier(
-        rounds=d.rounds, learning_rate=d.eta, theta=d.theta, weight=d.lam, reciprocal=scaled
+        rounds=d.rounds,
+        learning_rate=d.learning_rate,
+        theta=d.theta,
+        weight=d.lam,
+        reciprocal=scaled,
     )
 
 

@@ -21,7 +21,6 @@ from ciphercohort.job.config import DEPLOY, FORMER, PLAN, SIMULATE, configured, 
 from ciphercohort.job.options import DeployOptions, PlanOptions, SimulateOptions, option_name
 from ciphercohort.results.result import RunResult
 from protocols.errors import CohortError, ParameterError
-from sims.lab.studies.noise.grid import Cell, Grid
 from tests.house.test_imports import PACKAGES
 from tests.sims.model_runs import cohort
 from tests.support.scripts import ROOT
@@ -190,5 +189,3 @@ def test_refusals_are_those_of_the_commands(
 def test_former_names_of_the_protocols_are_aliases(alias: str, name: str) -> None:
     for given in (alias, name):
         assert configured(protocol=given).protocol == name
-        assert Grid(protocol=given, updates=("gd",)).protocol == name
-        assert Cell(protocol=given).protocol == name

@@ -12,8 +12,8 @@ from scipy.optimize import minimize
 from scipy.stats import laplace
 
 from protocols.errors import ParameterError
-from protocols.privacy.loss.fixed_batches import laplace_scale, optimal_shares
 from protocols.privacy.loss.schedule import optimal_shares as shares_of_all_rows
+from sims.lab.papers.fixed_batches import laplace_scale, optimal_shares
 
 
 def amplified_epsilon(epsilon: np.ndarray | float, rate: float) -> np.ndarray:

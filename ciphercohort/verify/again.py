@@ -1,0 +1,74 @@
+"""Where every message was kept: the coordinator's arithmetic once more, against what it asked.
+
+It needs no secret, and about the time that the coordinator took. What it shows, and on whose word
+it still rests: `coordinator.replay`. Parties compare the keys shown under `signatures` with their
+own; the plan could name others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from ciphercohort.job.layout import MODEL, PLAN
+from ciphercohort.verify.figures import model_problems
+from coordinator.replay import Check, OnStep, Replayed, replay
+from protocols.errors import CohortError
+from protocols.plan.run_plan import RunPlan
+
+# What reading a file that is JSON, but of another shape, may raise.
+MALFORMED = (
+    KeyError,
+    TypeError,
+    ValueError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+)
+
+
+def execute(folder: Path, statements: Sequence[bytes], on_step: OnStep) -> list[Check]:
+    """Each of `replay`'s checks, and that plan and model in the folder are those of the messages.
+
+    statements: of parties whose last replies were lost, see `protocols.plan.statement`.
+    """
+    replayed = replay(folder, on_step, statements)
+    checks = list(replayed.checks)
+    if replayed.passed:
+        problems = list(_folder_problems(folder, replayed))
+        words = "; ".join(problems) or "plan.json and model.json are what was agreed and sent"
+        checks.append(Check("run folder", not problems, words))
+    return checks
+
+
+def _folder_problems(folder: Path, replayed: Replayed) -> Iterator[str]:
+    """Where plan.json and model.json differ from the messages, and the model from its release."""
+    plan = replayed.plan
+    if plan is None:  # `replayed` passed
+        raise AssertionError("a re-execution passed without a plan")
+    agreed = {**plan.to_dict(), "digest": plan.digest()}
+    sent = {"released": replayed.weights, "plan": plan.digest()}
+    for name, expected in ((PLAN, agreed), (MODEL, sent)):
+        try:
+            found = json.loads((folder / name).read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError) as error:
+            yield f"{name} cannot be read ({type(error).__name__})"
+            continue
+        for field, value in json.loads(json.dumps(expected)).items():
+            if not isinstance(found, dict) or found.get(field) != value:
+                yield f"{name}, field {field}: not as in the messages"
+        if name == MODEL:
+            yield from _model_problems(found, plan)
+
+
+def _model_problems(model: Any, plan: RunPlan) -> Iterator[str]:
+    """Where a model is not what follows from its release, whatever the file holds."""
+    try:
+        yield from model_problems(model, plan)
+    except CohortError as error:
+        yield f"model.json: {error}"
+    except MALFORMED as error:
+        yield f"model.json has another shape than it should ({type(error).__name__})"

@@ -1,0 +1,201 @@
+"""Rooms that the rest does without: files, registry lines, tests; and what is still in the way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, kw_only=True)
+class Room:
+    """What is taken away with a room.
+
+    has: its files, and folders with all below them, as globs; lines: of its registries, by file:
+    each text stands in one line there, which goes; tests: its own, as `has`, or FILE::NAME; edges:
+    files of the rest that import it for `reason`, others may as well; where there are any, the room
+    cannot be removed yet. studied: papers and studies are about it, so that the laboratory goes
+    along.
+    """
+
+    has: tuple[str, ...]
+    lines: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    tests: tuple[str, ...] = ()
+    edges: tuple[str, ...] = ()
+    reason: str = ""
+    studied: bool = False
+
+
+LABORATORY = Room(
+    has=("sims/lab",),
+    lines={"ciphercohort/cli/app.py": ('"sims.lab.commands"',)},
+    # Of Flower, those on fleets of its own, which are a study's.
+    tests=(
+        "tests/lab",
+        "tests/flower/*elsewhere.py",
+        "tests/flower/run_example.py",
+        "tests/flower/test_apps_study.py",
+        "tests/flower/test_examples.py",
+        "tests/flower/test_flower_job.py",
+        "tests/flower/test_flower_run.py",
+        "tests/flower/test_private_digits.py",
+        "tests/flower/test_study.py",
+        "tests/flower/test_survival_example.py",
+    ),
+)
+ROOMS: Mapping[str, Room] = {
+    "rule adagrad, adam": Room(
+        has=("protocols/updates/adaptive.py",),
+        lines={
+            "protocols/updates/registry.py": (
+                '"adaptive.Adagrad"',
+                '"adaptive.Adam"',
+                '"adaptive.QuadraticAdagrad"',
+                '"adaptive.QuadraticAdam"',
+            )
+        },
+        studied=True,
+    ),
+    "rule masg": Room(
+        has=(
+            "protocols/updates/strongly_convex.py",
+            "protocols/privacy/calibrate/rules/strongly_convex.py",
+        ),
+        lines={
+            "protocols/updates/registry.py": (
+                '"strongly_convex.MultiStage"',
+                '"strongly_convex.StronglyConvexNesterov"',
+                '"nag-opt": "nag-sc"',
+                '"masg-opt": "masg"',
+            ),
+            "protocols/privacy/calibrate/sums.py": (
+                '"strongly_convex:constant"',
+                '"strongly_convex:stages"',
+                '"strongly_convex:divided"',
+                '"strongly_convex:divided_stages"',
+            ),
+        },
+        tests=(
+            "tests/protocols/updates/test_private_schedules.py",
+            "tests/ciphercohort/report/test_gradients.py",
+            "tests/ciphercohort/cli/test_classes_run.py",
+        ),
+        studied=True,
+    ),
+    "dask": Room(
+        has=("coordinator/dask_workers.py",),
+        lines={"coordinator/workers.py": ('"coordinator.dask_workers:workers_of"',)},
+        tests=("tests/coordinator/test_dask.py",),
+    ),
+    "torch": Room(
+        has=(
+            "parties/verifier/torch_step.py",
+            "parties/reader/tensor_shard.py",
+            "ciphercohort/estimators/torch_*.py",
+            "sims/lab/baselines_torch.py",
+            "examples/digits_mlp.py",
+        ),
+        tests=(
+            "tests/ciphercohort/estimators/test_torch_training.py",
+            "tests/parties/test_torch_step.py",
+            "tests/lab/test_baselines_torch.py",
+            "tests/support/torch_cases.py",
+        ),
+    ),
+    "plug-in": Room(
+        has=("ciphercohort/flower", "sims/lab/studies/flower", "examples/flower-*"),
+        tests=("tests/flower",),
+    ),
+    "laboratory": LABORATORY,
+    "rule barrier": Room(
+        has=("protocols/updates/barrier.py", "protocols/privacy/certificates/barrier.py"),
+        edges=("protocols/rows/slots.py", "protocols/privacy/search/search.py"),
+        reason="the proofs of slots and the search of settings name it, not a registry",
+    ),
+    "rule quadratic": Room(
+        has=("protocols/updates/quadratic*.py",),
+        edges=("tests/support/sessions.py",),
+        reason="whitened rows are trained by it, and so are the tests' sessions",
+        studied=True,
+    ),
+    "rule scd": Room(
+        has=(
+            "protocols/updates/coordinate.py",
+            "protocols/updates/dual_ascent.py",
+            "protocols/privacy/calibrate/rules/dual.py",
+            "parties/kernel/sums/dual*.py",
+        ),
+        edges=("parties/kernel/sums/row_functions.py", "protocols/sums/objectives.py"),
+        reason="the tables of objectives and row functions load all that they name",
+        studied=True,
+    ),
+    "lffr": Room(
+        has=(
+            "protocols/models/lffr.py",
+            "protocols/model/lffr_plan.py",
+            "protocols/rows/lffr_*.py",
+            "protocols/ckks/circuits/lffr.py",
+            "protocols/privacy/certificates/lffr.py",
+            "sims/lffr_twin.py",
+        ),
+        edges=(
+            "protocols/ckks/circuits/rows_at_home.py",
+            "protocols/privacy/calibrate/regression.py",
+            "sims/twins.py",
+        ),
+        reason="choice of plan, circuit and twin stand in files with those of other regressions",
+        studied=True,
+    ),
+    "gram": Room(
+        has=(
+            "protocols/gram",
+            "protocols/ckks/circuits/gram*.py",
+            "protocols/models/gram_models.py",
+            "protocols/privacy/certificates/gram.py",
+        ),
+        edges=("protocols/privacy/calibrate/regression.py", "sims/twins.py"),
+        reason="choice of plan and twin stand in files with those of LFFR",
+        studied=True,
+    ),
+    "cover": Room(
+        has=(
+            "parties/kernel/cover",
+            "protocols/steps/cover.py",
+            "ciphercohort/results/cover_words.py",
+        ),
+        edges=("parties/kernel/keys/key_share.py", "protocols/rows/protocol.py"),
+        reason="a key share is split where it is, and the steps of encrypted rows list it",
+    ),
+    "whitening": Room(
+        has=(
+            "protocols/numerics/whitening.py",
+            "protocols/privacy/calibrate/whitened.py",
+            "protocols/steps/second_moment.py",
+        ),
+        edges=("protocols/privacy/calibrate/calibration.py", "protocols/plan/circuit_plan.py"),
+        reason="it is what private runs on encrypted rows usually do, and a field of their plan",
+        studied=True,
+    ),
+    "evaluation": Room(
+        has=(
+            "protocols/statistics/evaluation",
+            "ciphercohort/after/judg*.py",
+            "ciphercohort/after/evaluation_words.py",
+            "ciphercohort/cli/evaluate.py",
+            "ciphercohort/deploy/evaluation.py",
+            "sims/evaluation.py",
+        ),
+        edges=("ciphercohort/deploy/coordinator.py", "sims/afterwards.py"),
+        reason="what follows a training calls it by name, at the centre and in a simulation",
+        studied=True,
+    ),
+    "inference": Room(
+        has=(
+            "protocols/statistics/inference",
+            "ciphercohort/after/inference*.py",
+            "ciphercohort/deploy/inference.py",
+        ),
+        edges=("ciphercohort/deploy/coordinator.py", "sims/afterwards.py"),
+        reason="what follows a training calls it by name, at the centre and in a simulation",
+        studied=True,
+    ),
+}
