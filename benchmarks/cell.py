@@ -1,8 +1,7 @@
 """One cell of the table: one run beside its own prediction, in a process of its own.
 
-Question: how much of an iteration is arithmetic that the circuit cannot do without, and does
-`cohort plan` know the cost beforehand? Unit times are measured in the same process, before and
-after the run, and the lesser taken: a unit time is a least time.
+Question: does `cohort plan` know the cost beforehand? The rehearsal is played in the same process,
+after the run.
 """
 
 from __future__ import annotations
@@ -20,13 +19,15 @@ from typing import Any
 
 from benchmarks import session
 from benchmarks.cases import Case
-from protocols.ckks.circuits.cost import UnitTimes, measure
+from ciphercohort.planning.predicted import Predicted
+from ciphercohort.planning.rehearsed import shortened
 from protocols.ckks.circuits.tally import tally_iterations
-from protocols.costs import planner, traffic
+from protocols.costs.counts import units
+from protocols.costs.layout import iteration_work
 from protocols.exchange.serialise import to_plain
-from protocols.plan.protocol import PHASES
 from protocols.rows.plan import RowsPlan
 from protocols.updates.momentum import GradientDescent
+from sims.rehearsal import rehearse
 
 ROOT = Path(__file__).resolve().parents[1]
 # Set: every clock of the benchmark counts CPU seconds of one thread.
@@ -38,10 +39,9 @@ class Cell:
     """Measured and predicted, of one case.
 
     iteration: median of the inner ones; reading: of parties' replies, in it; predicted: by the
-    planner; primitives: operations times unit times, those of the refresh's joining included;
-    beside: predicted for weights in one ciphertext, what is no gradient (update rule; refresh,
-    which makes its last sum), and any layout of the rows would need; keys: the ceremony, all roles
-    in turn; load: one-minute load average over processors, before and after [seconds, bytes].
+    rehearsal; beside: what is no gradient (update rule; refresh, which makes its last sum), by its
+    part of all operations, and any layout of the rows would need; keys: the ceremony, all roles in
+    turn; load: one-minute load average over processors, before and after [seconds, bytes].
     """
 
     case: dict[str, Any]
@@ -53,22 +53,13 @@ class Cell:
     laps: tuple[float, ...]
     reading: float
     predicted: float
-    primitives: float
     beside: float
     keys: float
     predicted_keys: float
     bytes_per_party: int
     predicted_bytes: int
-    upload_per_party: int
-    key_upload_per_party: int
     peak_memory: int
-    predicted_memory: int
     load: tuple[float, float]
-
-    @property
-    def efficiency(self) -> float:
-        """Share of the iteration that is primitive operations."""
-        return self.primitives / self.iteration
 
     @property
     def ratio(self) -> float:
@@ -79,40 +70,33 @@ class Cell:
         """Plain JSON types, with what follows from the fields."""
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
         fields |= {"laps": list(self.laps), "load": list(self.load)}
-        return {**fields, "efficiency": self.efficiency, "ratio": self.ratio}
+        return {**fields, "ratio": self.ratio}
 
 
 def run(case: Case) -> Cell:
     """Measure one case here and now."""
     plan, before_load = session.plan_of(case), load()
-    times = measure(plan.ckks)
-    before = peak()
     found = session.run(case, plan)
-    most = max(before, peak())
-    times = lesser(times, measure(plan.ckks))
+    most = peak()
     laps = tuple(found.costs.iteration_seconds[case.measured])
-    predicted, sizes = planner.seconds(plan, times), traffic.bytes_per_party(plan)
-    uploads = _uploads(found)
+    iteration = statistics.median(laps)
+    predicted = Predicted(plan, rehearse(shortened(plan), apart=False))
     return Cell(
         case=case.to_dict(),
         params=to_plain(plan.ckks),
         data_ciphertexts=plan.layout.num_data_ciphertexts,
         features_per_ciphertext=plan.layout.num_blocks,
         rotation_keys=len(plan.rotations),
-        iteration=statistics.median(laps),
+        iteration=iteration,
         laps=laps,
         reading=statistics.median(found.costs.reading_seconds[case.measured]),
-        predicted=predicted.iteration,
-        primitives=_primitives(found.plan, times),
-        beside=_beside(found.plan, times),
+        predicted=predicted.seconds.iteration,
+        beside=_beside(found.plan) * iteration,
         keys=found.costs.seconds["keys"],
-        predicted_keys=predicted.by_phase["keys"],
+        predicted_keys=predicted.seconds.by_phase["keys"],
         bytes_per_party=sum(found.costs.bytes_per_party.values()),
-        predicted_bytes=sum(sizes.values()),
-        upload_per_party=sum(uploads.values()),
-        key_upload_per_party=uploads["keys"],
+        predicted_bytes=sum(predicted.bytes_per_party.values()),
         peak_memory=most,
-        predicted_memory=_together(planner.memory(plan), case.parties),
         load=(before_load, load()),
     )
 
@@ -148,35 +132,13 @@ def from_dict(fields: dict[str, Any]) -> Cell:
     return Cell(**{**known, **pairs})
 
 
-def _primitives(plan: RowsPlan, times: UnitTimes) -> float:
-    return planner.iteration_seconds(plan, plan.rounds // 2, times)
-
-
-def _beside(plan: RowsPlan, times: UnitTimes) -> float:
-    """Less gradient descent's circuit, that is the gradient and one subtraction."""
-    whole = replace(plan, features_per_ciphertext=None)
-    bare = replace(whole.layout, curvature=False)
+def _beside(plan: RowsPlan) -> float:
+    """Less gradient descent's circuit, that is the gradient and one subtraction; a share of all."""
+    bare = replace(plan.layout, curvature=False)
     rule = GradientDescent(rounds=plan.rounds, learning_rate=1.0)
     course = tally_iterations(plan.ckks, bare, plan.link, rule)
-    gradient = planner.circuit_seconds(course[plan.rounds // 2].operations, times)
-    return planner.seconds(whole, times).iteration - gradient
-
-
-def _uploads(found: session.Measured) -> dict[str, int]:
-    """Largest party's uploaded residues by phase [bytes]."""
-    totals: dict[str, int] = {}
-    for name in found.plan.names:
-        own: dict[str, int] = dict.fromkeys(PHASES, 0)
-        for each in traffic.exchanges(found.plan, name):
-            own[each.phase] += sum(each.reply.blobs)
-        totals = {phase: max(size, totals.get(phase, 0)) for phase, size in own.items()}
-    return totals
-
-
-def _together(memory: dict[str, int], parties: int) -> int:
-    """Every role in one process: the libraries once."""
-    own = memory["party"] - planner.BASE_MEMORY
-    return memory["coordinator"] + parties * own
+    gradient = units(course[plan.rounds // 2].operations, plan.ckks)
+    return max(0.0, 1 - gradient / iteration_work(plan))
 
 
 def peak() -> int:
@@ -199,17 +161,3 @@ def settle(seconds: float = 0.0) -> None:
     until = time.monotonic() + seconds
     while time.monotonic() < until and not quiet(load()):
         time.sleep(5)
-
-
-def lesser(left: UnitTimes, right: UnitTimes) -> UnitTimes:
-    """The lesser of two measurements, entry by entry: a unit time is a least time."""
-    operations = {
-        name: tuple(map(min, laps, right.operations[name]))
-        for name, laps in left.operations.items()
-    }
-    rest = {
-        name: min(getattr(left, name), getattr(right, name))
-        for name in UnitTimes.__dataclass_fields__
-        if name != "operations"
-    }
-    return UnitTimes(operations=operations, **rest)

@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks import baselines, cell, peer_venv, session
 from benchmarks.cases import UPDATES, Case
-from protocols.ckks.circuits.cost import processor
+from ciphercohort.planning.rehearsed import processor
 
 COLUMNS = (
     "data",
@@ -22,7 +22,6 @@ COLUMNS = (
     "ciphertexts",
     "s / iteration",
     "predicted",
-    "efficiency",
     "MB per party (predicted)",
     "peak memory",
     "(a) per sample",
@@ -102,7 +101,6 @@ def cells(row: dict[str, Any]) -> list[str]:
         f"{row['data_ciphertexts']} (k = {row['features_per_ciphertext']})",
         f"{as_seconds(own)}{mark}",
         f"{as_seconds(row['predicted'])} ({row['ratio']:.2f})",
-        f"{row['efficiency']:.2f}",
         f"{row['bytes_per_party'] / 1e6:,.1f} ({row['predicted_bytes'] / 1e6:,.1f})",
         f"{row['peak_memory'] / 1e9:.1f} GB",
         *(factor(name) for name in ("per_sample", "row_major", "tenseal", "numpy")),

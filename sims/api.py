@@ -49,6 +49,7 @@ def plan(
     norm_bound: float | None = None,
     classes: int | None = None,
     timing: bool = True,
+    rehearse: bool = False,
     **options: Unpack[PlanOptions],
 ) -> Forecast:
     """What a run would promise and cost; nothing is encrypted.
@@ -58,7 +59,9 @@ def plan(
         features: columns without the bias.
         norm_bound: public bound on every row's norm [1].
         classes: of the label, of models softmax and one-vs-rest.
-        timing: predict seconds, which measures this machine once.
+        timing: rehearse what this machine has not rehearsed yet; without it seconds, bytes and
+            memory are those of a rehearsal that is there, or missing.
+        rehearse: do so whatever this machine knows.
         options: of `cohort plan --help`, by name.
 
     Returns:
@@ -72,4 +75,5 @@ def plan(
     from ciphercohort.planning.forecast import forecast
     from sims.shape import shape_asked
 
-    return forecast(*shape_asked(config, rows, features, norm_bound, classes), timing=timing)
+    shape = shape_asked(config, rows, features, norm_bound, classes)
+    return forecast(*shape, timing=timing, again=rehearse)

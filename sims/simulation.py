@@ -23,7 +23,6 @@ from ciphercohort.job.config import SimulationConfig
 from ciphercohort.job.figures import check_kind, figures_of, new_draw, settled
 from ciphercohort.job.inputs import schema_notes, with_inputs
 from ciphercohort.job.layout import MESSAGES, SECOND_MOMENT, TRANSCRIPT
-from ciphercohort.planning.predicted import predicted_run
 from ciphercohort.planning.within import choose
 from ciphercohort.report.run_folder import RunFolder
 from ciphercohort.results.cover_words import missing_words, with_cover
@@ -115,7 +114,7 @@ def run(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent
     if trained.within is None:
         found = calibrate(figures, trained.wanted())
     else:
-        found = choose(trained, figures, predicted_run).calibration
+        found = choose(trained, figures).calibration
     held_out = found.template.held_out
     check_evaluation(config, data.schema, rows, held_out)
     if config.epsilon is not None and (config.inference or config.evaluate):

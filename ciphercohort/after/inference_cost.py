@@ -1,4 +1,4 @@
-"""What `--inference` adds to a run, before any key: sums, bytes, and its part of the promise."""
+"""What `--inference` adds to a run, before any key: sums, and its part of the promise."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from scipy.optimize import brentq
 
 from ciphercohort.after.sums import noise_std, or_epsilon, sums_wanted
 from ciphercohort.job.config import SimulationConfig
-from protocols.costs import traffic
 from protocols.privacy.calibrate.figures import PublicFigures
 from protocols.privacy.calibrate.one_sum import plan_sum, whole_mu
 from protocols.privacy.certificates.sums import MECHANISM_SHARE
@@ -28,9 +27,9 @@ INFORMED = ("logistic", "poisson")
 def inference_forecast(config: SimulationConfig, shape: PublicFigures) -> dict[str, Any] | None:
     """JSON-ready; None where none is asked for.
 
-    sums: how many, None where it depends on the data; bytes_per_party: of one; epsilon: of training
-    and of the sums, each at its delta, and in all; reach: with privacy, the rows that intervals
-    need, and the epsilon in all that so many usual ones need.
+    sums: how many, None where it depends on the data; bytes_per_party: of a reply; epsilon: of
+    training and of the sums, each at its delta, and in all; reach: with privacy, the rows that
+    intervals need, and the epsilon in all that so many usual ones need.
     """
     if not config.inference:
         return None
@@ -68,7 +67,7 @@ def inference_forecast(config: SimulationConfig, shape: PublicFigures) -> dict[s
     return {
         "sums": sums if mu is not None or config.model == "linear" else None,
         "values": plan.length,
-        "bytes_per_party": sum(traffic.bytes_per_party(plan).values()),
+        "bytes_per_party": plan.cipher.num_bytes(plan.length),
         "epsilon": parts,
         "rows": shape.rows,
         "reach": needs,

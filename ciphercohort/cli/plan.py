@@ -21,7 +21,6 @@ from protocols.errors import ParameterError
 from protocols.words import INSECURE
 
 if TYPE_CHECKING:
-    from ciphercohort.planning.explain import Explanation
     from ciphercohort.planning.forecast import Forecast
 
 SHAPE = "Shape of the data, in place of a file"
@@ -61,15 +60,17 @@ Classes = Annotated[
 NoTiming = Annotated[
     bool,
     typer.Option(
-        "--no-timing", help="Predict no seconds, time nothing.", rich_help_panel=options.OUTPUT
+        "--no-timing",
+        help="Rehearse nothing: seconds, bytes and memory only where they are known.",
+        rich_help_panel=options.OUTPUT,
     ),
 ]
 
-Explain = Annotated[
+Rehearse = Annotated[
     bool,
     typer.Option(
-        "--explain",
-        help="Search rings, digits and scales: the ten best, and why the others are out.",
+        "--rehearse",
+        help="Rehearse again, whatever is known of this machine.",
         rich_help_panel=options.OUTPUT,
     ),
 ]
@@ -83,14 +84,15 @@ def plan(
     classes: Classes = None,
     no_privacy: options.NoPrivacy = False,
     no_timing: NoTiming = False,
-    explain: Explain = False,
+    rehearse: Rehearse = False,
     as_json: options.AsJson = False,
     debug: options.Debug = False,
     **given: Any,
 ) -> None:
     """Show what a run would promise and cost: every condition, epsilon, ring, seconds, bytes.
 
-    Takes the shape of the data from --rows and --features, or from --data. Nothing is encrypted.
+    Takes the shape of the data from --rows and --features, or from --data. What it costs is
+    measured in a rehearsal: a few rounds on made-up rows, which are kept for this machine.
     Of logistic models, all protocols stand beside one another, and one is recommended.
     """
     with refusals(debug) as console:
@@ -102,31 +104,15 @@ def plan(
         config, shape = shape_asked(config, rows, features, norm_bound, classes)
         if config.profile != "secure":
             say(console, INSECURE, "bold red")
-        if explain and no_timing:
-            raise ParameterError("explain and no_timing are both given: a search needs times")
+        if rehearse and no_timing:
+            raise ParameterError("rehearse and no_timing are both given: leave one out")
         if config.within is not None and no_timing:
             raise ParameterError("within and no_timing are both given: a budget needs times")
-        found = forecast(config, shape, timing=not no_timing)
-        searched = _explained(found) if explain else None
+        found = forecast(config, shape, timing=not no_timing, again=rehearse, told=True)
         if as_json:
-            search = {"search": searched.to_dict()} if searched else {}
-            sys.stdout.write(to_json({**found.to_dict(), **search}, indent=None))
+            sys.stdout.write(to_json(found.to_dict(), indent=None))
             return
         _show(found)
-        if searched:
-            _show_search(searched)
-
-
-def _explained(found: Forecast) -> Explanation:
-    from ciphercohort.planning.explain import explain
-    from protocols.rows.plan import RowsPlan
-
-    if not isinstance(found.plan, RowsPlan):
-        raise ParameterError(
-            "explain searches rings of rows under encryption: take --protocol encrypted-rows and "
-            "--model logistic"
-        )
-    return explain(found.plan)
 
 
 # -- for a person ---------------------------------------------------------------------------------
@@ -162,19 +148,11 @@ def _show(found: Forecast) -> None:
         say(screen, line)
     if found.inference:
         say(screen, inference_line(found.inference))
-    screen.print(cost_table(body))
+    if found.predicted:
+        screen.print(cost_table(body))
     for line in cost_lines(body):
         say(screen, line)
     if found.comparison:
         screen.print(table(found.comparison))
         for line in lines(found.comparison):
             say(screen, line)
-
-
-def _show_search(searched: Explanation) -> None:
-    from ciphercohort.planning import explain
-
-    screen = stdout()
-    screen.print(explain.table(searched))
-    for line in explain.lines(searched):
-        say(screen, line)

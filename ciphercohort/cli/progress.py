@@ -53,15 +53,15 @@ class Reporter:
     """Takes a run's events; remembers where the run is, for the message when it is stopped.
 
     phase, done, total: as of the last event; done counts finished iterations. bars: on a terminal.
-    foresee: predicts the costs of a plan; foresight: what it said; told: notes that were shown.
-    clock: seconds.
+    foresee: predicts the costs of a plan, where it can; foresight: what it said; told: notes that
+    were shown. clock: seconds.
     """
 
     def __init__(
         self,
         console: Console,
         bars: Progress | None = None,
-        foresee: Callable[[Calibration], Foresight] | None = None,
+        foresee: Callable[[Calibration], Foresight | None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.phase, self.done, self.total = "load", 0, 0
@@ -87,7 +87,7 @@ class Reporter:
         if self._foresee is None:
             return
         self.told, self.foresight = found.notes, self._foresee(found)
-        for words in (*found.notes, *self.foresight.lines):
+        for words in (*found.notes, *(self.foresight.lines if self.foresight else ())):
             self._console.print(words, markup=False, highlight=False, soft_wrap=True)
 
     def begin(self, words: str) -> None:
@@ -131,7 +131,7 @@ class Reporter:
 
 @contextmanager
 def reporting(
-    console: Console, foresee: Callable[[Calibration], Foresight] | None = None
+    console: Console, foresee: Callable[[Calibration], Foresight | None] | None = None
 ) -> Iterator[Reporter]:
     """A reporter that fits the console; foresee: see `Reporter`."""
     if not console.is_terminal:

@@ -58,7 +58,7 @@ def progress(console: Console, config: SimulationConfig) -> Iterator[Reporter]:
     from ciphercohort.cli.progress import PHASES, reporting
     from ciphercohort.cli.progress import Reporter as Progress
 
-    def foreseen(found: Calibration) -> Foresight:
+    def foreseen(found: Calibration) -> Foresight | None:
         from ciphercohort.planning.foresight import foresee
 
         return foresee(config, found)

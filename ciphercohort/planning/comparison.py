@@ -8,11 +8,9 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from ciphercohort.job.config import SimulationConfig
-from protocols.costs import planner, traffic
-from protocols.costs.planner import Line, Seconds
+from ciphercohort.planning.predicted import Find, Line, Predicted, Seconds, predict
 from protocols.errors import CohortError, ParameterError
 from protocols.names import ENCRYPTED_MODEL, ENCRYPTED_ROWS, SECURE_AGGREGATION, UNDER_CKKS
-from protocols.plan.run_plan import RunPlan
 from protocols.privacy.calibrate.calibration import Calibration, calibrate
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.updates.registry import UPDATES
@@ -46,8 +44,9 @@ ALIKE = 1.1
 class Way:
     """One protocol.
 
-    seconds: None where this machine was not timed; trips: round trips of an iteration and of the
-    run; memory: everybody's, of one process; out: why the protocol does not take these figures.
+    seconds: None where nothing was rehearsed, and then no bytes and no memory either; trips: round
+    trips of an iteration and of the run; memory: everybody's, of one process; out: why the protocol
+    does not take these figures.
     """
 
     protocol: str
@@ -91,11 +90,11 @@ class Way:
             "seconds_per_iteration_line": self.path if timed else None,
             "total_seconds": timed.total if timed else None,
             "total_seconds_line": self.apart if timed else None,
-            "bytes_per_party": self.num_bytes,
-            "bytes_per_iteration": self.iteration_bytes,
-            "round_trips": self.trips[1],
-            "party_memory_mb": round(self.party_memory / 1e6),
-            "one_process_memory_mb": round(self.memory / 1e6),
+            "bytes_per_party": self.num_bytes if timed else None,
+            "bytes_per_iteration": self.iteration_bytes if timed else None,
+            "round_trips": self.trips[1] if timed else None,
+            "party_memory_mb": round(self.party_memory / 1e6) if timed else None,
+            "one_process_memory_mb": round(self.memory / 1e6) if timed else None,
             "revealed": REVEALED[self.protocol],
             "online": ONLINE[self.protocol],
         }
@@ -153,20 +152,17 @@ class Comparison:
         }
 
 
-Timed = Callable[[RunPlan], Seconds | None]
-
-
 def line_of(config: SimulationConfig) -> Line:
     """The owner's."""
     return Line(bandwidth=config.bandwidth * 1e6, latency=config.latency / 1e3)
 
 
 def compare(
-    config: SimulationConfig, figures: PublicFigures, found: Calibration, timed: Timed
+    config: SimulationConfig, figures: PublicFigures, found: Calibration, find: Find
 ) -> Comparison | None:
     """Every protocol beside the one that was found; None where the model has no other.
 
-    timed: predicted seconds of a plan, None for none.
+    find: rehearsals.
     """
     if found.template.model != "logistic":
         return None
@@ -177,7 +173,7 @@ def compare(
             other = found
             if protocol != found.template.protocol:
                 other = calibrate(figures, like(config, found, protocol))
-            ways.append(_way(other, timed, line))
+            ways.append(_way(other, predict(other, find), line))
         except CohortError as error:
             ways.append(Way(protocol=protocol, out=str(error)))
     return Comparison(ways=tuple(ways), line=line)
@@ -203,26 +199,31 @@ def like(config: SimulationConfig, found: Calibration, protocol: str) -> Wanted:
     return replace(config, within=None, **changed).wanted()
 
 
-def _way(found: Calibration, timed: Timed, line: Line) -> Way:
+def _way(found: Calibration, predicted: Predicted | None, line: Line) -> Way:
     """With the run that comes before."""
-    plan, plans = found.template, [each for each in (found.first, found.template) if each]
-    seconds = [timed(each) for each in plans]
-    every = [each for each in seconds if each]
-    merged = None
-    if every:
-        phases = {name: sum(s.by_phase[name] for s in every) for name in every[0].by_phase}
-        merged = replace(every[-1], by_phase=phases, beside=sum(s.beside for s in every))
-    return Way(
+    plan = found.template
+    named = Way(
         protocol=plan.protocol,
         update=str(plan.figures()["update"]),
         iterations=plan.rounds,
-        seconds=merged,
         line=line,
-        num_bytes=sum(sum(traffic.bytes_per_party(each).values()) for each in plans),
-        iteration_bytes=planner.iteration_bytes(plan),
-        trips=(planner.trips(plan)[0], sum(planner.trips(each)[1] for each in plans)),
-        memory=planner.memory_together(plan),
-        party_memory=planner.memory(plan)["party"],
+    )
+    if predicted is None:
+        return named
+    seconds, trips = predicted.seconds, predicted.trips
+    if predicted.before:
+        first = predicted.before.seconds
+        phases = {name: first.by_phase[name] + own for name, own in seconds.by_phase.items()}
+        seconds = replace(seconds, by_phase=phases, beside=first.beside + seconds.beside)
+        trips = trips[0], trips[1] + predicted.before.trips[1]
+    return replace(
+        named,
+        seconds=seconds,
+        num_bytes=predicted.costs[1],
+        iteration_bytes=predicted.iteration_bytes,
+        trips=trips,
+        memory=predicted.memory["together"],
+        party_memory=predicted.memory["party"],
     )
 
 
@@ -244,17 +245,17 @@ def table(found: Comparison) -> Any:
     def row(title: str, cell: Callable[[Way], str]) -> None:
         shown.add_row(title, *("" if way.out else cell(way) for way in found.ways))
 
-    def timed(title: str, lasts: Callable[[Way, Seconds], float]) -> None:
-        row(title, lambda way: duration(lasts(way, way.seconds)) if way.seconds else "")
+    def timed(title: str, cell: Callable[[Way, Seconds], str]) -> None:
+        row(title, lambda way: cell(way, way.seconds) if way.seconds else "")
 
     row("update, iterations", lambda way: f"{way.update}, {way.iterations}")
-    timed("iteration, one process", lambda _, seconds: seconds.everybody)
-    timed("iteration, slowest path", lambda way, _: way.path)
-    timed("run, one process", lambda _, seconds: seconds.total)
-    timed("run, slowest path", lambda way, _: way.apart)
-    row("sent and received", lambda way: size(way.num_bytes))
-    row("memory of a party", lambda way: size(way.party_memory))
-    row("memory, one process", lambda way: size(way.memory))
+    timed("iteration, one process", lambda _, seconds: duration(seconds.everybody))
+    timed("iteration, slowest path", lambda way, _: duration(way.path))
+    timed("run, one process", lambda _, seconds: duration(seconds.total))
+    timed("run, slowest path", lambda way, _: duration(way.apart))
+    timed("sent and received", lambda way, _: size(way.num_bytes))
+    timed("memory of a party", lambda way, _: size(way.party_memory))
+    timed("memory, one process", lambda way, _: size(way.memory))
     row("revealed", lambda way: REVEALED[way.protocol])
     row("owners online for", lambda way: ONLINE[way.protocol])
     return shown

@@ -9,14 +9,13 @@ from typing import Any, cast
 from ciphercohort.after.inference_cost import inference_forecast
 from ciphercohort.job.config import SimulationConfig
 from ciphercohort.planning.comparison import Comparison, compare
-from ciphercohort.planning.predicted import predicted_run, predicted_seconds
-from ciphercohort.planning.within import Choice, choose
+from ciphercohort.planning.predicted import Predicted, Seconds, known, played, predict
+from ciphercohort.planning.within import Choice, carried, choose, own
 from ciphercohort.results.exact_sums import exact_fields
 from ciphercohort.results.shown import Shown
 from ciphercohort.results.slot_report import slot_lines
-from protocols.ckks.circuits.cost import UnitTimes
 from protocols.ckks.flooding import STATISTICAL_SECURITY_BITS
-from protocols.costs import model_cost, planner, traffic
+from protocols.costs import counts
 from protocols.exchange.serialise import to_plain
 from protocols.model.plan import ModelPlan
 from protocols.plan.circuit_plan import CircuitPlan
@@ -34,16 +33,14 @@ from protocols.words import count, duration, size
 class Forecast(Shown):
     """A plan with placeholders for names, keys and column names, and what it will cost.
 
-    seconds: None where this machine was not timed; operations: of a circuit; choice: within a
-    budget, where one was given; comparison: with the other protocols, where there are any;
-    inference: what standard errors add, where they are asked for.
+    predicted: seconds, bytes and memory, None where nothing was rehearsed; operations: of a
+    circuit; choice: within a budget, where one was given; comparison: with the other protocols,
+    where there are any; inference: what standard errors add, where they are asked for.
     """
 
     shape: PublicFigures
     calibration: Calibration
-    seconds: planner.Seconds | None
-    bytes_per_party: dict[str, int]
-    memory: dict[str, int]
+    predicted: Predicted | None
     operations: dict[str, dict[int, int]]
     choice: Choice | None = None
     comparison: Comparison | None = None
@@ -52,17 +49,34 @@ class Forecast(Shown):
     def __repr__(self) -> str:
         """One line for a person."""
         plan = self.plan
-        lasts = f"{duration(self.seconds.total)}, " if self.seconds else ""
+        cost = "not rehearsed"
+        if self.seconds:
+            traffic = size(sum(self.bytes_per_party.values()))
+            cost = f"{duration(self.seconds.total)}, {traffic} per party"
         return (
             f"Forecast({plan.model} by {plan.protocol}, {count(len(plan.members), 'party')}, "
-            f"{count(plan.num_rows, 'row')}, {count(plan.rounds, 'iteration')}: {lasts}"
-            f"{size(sum(self.bytes_per_party.values()))} per party)"
+            f"{count(plan.num_rows, 'row')}, {count(plan.rounds, 'iteration')}: {cost})"
         )
 
     @property
     def plan(self) -> RunPlan:
         """The template."""
         return self.calibration.template
+
+    @property
+    def seconds(self) -> Seconds | None:
+        """None where nothing was rehearsed."""
+        return self.predicted.seconds if self.predicted else None
+
+    @property
+    def bytes_per_party(self) -> dict[str, int]:
+        """Largest party's in both directions, by phase; empty where nothing was rehearsed."""
+        return self.predicted.bytes_per_party if self.predicted else {}
+
+    @property
+    def memory(self) -> dict[str, int]:
+        """Largest resident set by role, and of one process [bytes]; empty likewise."""
+        return self.predicted.memory if self.predicted else {}
 
     @property
     def epsilon_by_coalition(self) -> tuple[float, ...]:
@@ -99,6 +113,7 @@ class Forecast(Shown):
             "seconds_per_iteration_all": self.seconds.everybody if self.seconds else None,
             "seconds_per_iteration_path": self.seconds.path if self.seconds else None,
             "total_seconds": self.seconds.total if self.seconds else None,
+            "rehearsed_rounds": self.predicted.played.rounds if self.predicted else None,
             "bytes_per_party": self.bytes_per_party,
             "peak_memory_mb": {role: round(held / 1e6) for role, held in self.memory.items()},
             "notes": list(self.calibration.notes),
@@ -110,7 +125,7 @@ class Forecast(Shown):
         if self.comparison:
             body["comparison"] = self.comparison.to_dict()
         if isinstance(plan, ModelPlan):
-            body["encoded_rows"] = model_cost.cache_words(plan)
+            body["encoded_rows"] = counts.cache_words(plan)
         if certificate:
             body["conditions"] = [condition.to_dict() for condition in certificate.conditions]
             body["binding"] = certificate.binding.name
@@ -137,7 +152,7 @@ def _encryption(plan: RunPlan, norm_bound: float) -> dict[str, Any]:
             "log_qp": params.log_qp,
             "max_log_qp": params.max_log_qp,
             "rotation_keys": len(circuit.rotations),
-            "ciphertexts": traffic.num_ciphertexts(cast(Any, plan)),
+            "ciphertexts": counts.num_ciphertexts(cast(Any, plan)),
         },
         "decryption": {
             "flooding_bits": STATISTICAL_SECURITY_BITS,
@@ -165,11 +180,14 @@ def forecast(
     shape: PublicFigures,
     *,
     timing: bool = True,
-    times: UnitTimes | None = None,
+    again: bool = False,
+    told: bool = False,
 ) -> Forecast:
     """Choose everything as `simulate` would, and predict its cost.
 
-    timing: predict seconds (measures this machine once, about three seconds); times: known ones.
+    timing: rehearse what this machine has not rehearsed yet: it takes seconds of sums, up to a
+    minute of each protocol under CKKS; again: whatever is known; told: progress goes to standard
+    error.
 
     Raises:
         PrivacyError: no certified setting exists; the message names the condition that binds.
@@ -177,33 +195,27 @@ def forecast(
     """
     inference = inference_forecast(config, shape)
     config = config.for_training()
-    choice = None if config.within is None else choose(config, shape, predicted_run)
+    choice = None
+    if config.within is not None:
+        choice = choose(config, shape, carried(told), own(told))
     found = choice.best.found if choice else calibrate(shape, config.wanted())
     plan = found.template
 
-    def timed(each: RunPlan) -> planner.Seconds | None:
-        own = times if times is None or isinstance(each, GradientPlan) else _carried(times, each)
-        return predicted_seconds(each, own) if timing else None
-
-    def _carried(known: UnitTimes, each: RunPlan) -> UnitTimes:
-        return known.scaled(cast(CircuitPlan, plan).ckks, cast(CircuitPlan, each).ckks)
-
+    find = played(again, told) if timing else known
     return Forecast(
         shape=shape,
         calibration=found,
-        seconds=timed(plan),
-        bytes_per_party=traffic.bytes_per_party(plan),
-        memory=planner.memory(plan),
+        predicted=predict(found, find),
         operations={} if isinstance(plan, GradientPlan) else operations_by_level(cast(Any, plan)),
         choice=choice,
-        comparison=compare(config, shape, found, timed),
+        comparison=compare(config, shape, found, find),
         inference=inference,
     )
 
 
-def operations_by_level(plan: traffic.Circuit) -> dict[str, dict[int, int]]:
+def operations_by_level(plan: counts.Circuit) -> dict[str, dict[int, int]]:
     """How often each operation runs in an iteration in the middle of the run, by level."""
-    iteration = planner.iterations(plan)[plan.rounds // 2]
+    iteration = counts.iterations(plan)[plan.rounds // 2]
     found: dict[str, dict[int, int]] = {}
     for (name, level), amount in sorted(iteration.operations.items()):
         found.setdefault(name, {})[level] = amount

@@ -1,4 +1,7 @@
-"""What `cohort simulate` says of its costs: before the first key, and when it knows better."""
+"""What `cohort simulate` says of its costs: before the first key, and when it knows better.
+
+It rehearses nothing: it says what `cohort plan` has rehearsed on this machine.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import Any
 
 from ciphercohort.job.config import SimulationConfig
 from ciphercohort.planning.comparison import CHEAPER, COST, like
-from ciphercohort.planning.predicted import predicted_run
+from ciphercohort.planning.predicted import known, predict
 from ciphercohort.results.result import RunResult
 from protocols.errors import CohortError
 from protocols.names import UNDER_CKKS
@@ -48,9 +51,12 @@ def measured(result: RunResult) -> tuple[float, int]:
     return sum(result.costs.seconds.values()), sum(result.costs.bytes_per_party.values())
 
 
-def foresee(config: SimulationConfig, found: Calibration) -> Foresight:
-    """Predict a calibrated run; times this machine, if it has not been yet."""
-    seconds, num_bytes = predicted_run(found)
+def foresee(config: SimulationConfig, found: Calibration) -> Foresight | None:
+    """Predict a calibrated run; None where this machine has not rehearsed it."""
+    predicted = predict(found, known)
+    if predicted is None:
+        return None
+    seconds, num_bytes = predicted.costs
     words = (
         f"predicted: {duration(seconds)} and {size(num_bytes)} per party, on this machine if "
         "nothing else runs on it"
@@ -74,9 +80,12 @@ def _cheaper(config: SimulationConfig, found: Calibration, seconds: float) -> It
             continue
         try:
             wanted = like(config, found, protocol)
-            lasts, num_bytes = predicted_run(calibrate(figures, wanted))
+            other = predict(calibrate(figures, wanted), known)
         except CohortError:
             continue
+        if other is None:
+            continue
+        lasts, num_bytes = other.costs
         if lasts < CHEAPER * seconds:
             words = (
                 f"cheaper: --protocol {protocol} --update {wanted.update} takes about "

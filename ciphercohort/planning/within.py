@@ -1,18 +1,20 @@
 """The best setting within a budget of seconds and bytes: protocol, iterations, degree, layout.
 
 What was given stays; what was not is tried over a ladder, each setting as `calibrate` makes it, in
-its cheapest layout, with its predicted costs. The one with the least expected loss that fits wins.
+its cheapest layout. Settings are compared by the counts of their plans, carried over from one
+rehearsal of a kind; the one with the least expected loss that fits is then rehearsed itself.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ciphercohort.job.config import SimulationConfig, alternatives
 from ciphercohort.job.limits import Limits, asked
 from ciphercohort.planning.expected import expected_loss
+from ciphercohort.planning.predicted import Find, like, played, predict
 from protocols.errors import CohortError, ParameterError, PrivacyError
 from protocols.names import UNDER_CKKS
 from protocols.plan.run_plan import RunPlan
@@ -33,15 +35,38 @@ Costs = Callable[[Calibration], tuple[float, int]]
 """Predicted seconds, and bytes of the busiest party."""
 
 
+def carried(told: bool = False) -> Costs:
+    """Carried over from the rehearsal of another setting, if there is none of its own."""
+    find = like(told)
+    return lambda found: _costs(found, find)
+
+
+def own(told: bool = False) -> Costs:
+    """From a setting's own rehearsal."""
+    return lambda found: _costs(found, played(told=told))
+
+
+def _costs(found: Calibration, find: Find) -> tuple[float, int]:
+    predicted = predict(found, find)
+    if predicted is None:
+        raise AssertionError("what is asked for is rehearsed")
+    return predicted.costs
+
+
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """One way to run; loss: expected, lower is better, None where nothing predicts it."""
+    """One way to run.
+
+    loss: expected, lower is better, None where nothing predicts it; is_rehearsed: whether seconds
+    and bytes are of its own rehearsal.
+    """
 
     config: SimulationConfig
     found: Calibration
     loss: float | None
     seconds: float
     num_bytes: int
+    is_rehearsed: bool = False
 
     @property
     def rank(self) -> tuple[float, float]:
@@ -104,19 +129,40 @@ def _loss(setting: Setting) -> str:
     return f" (expected log loss {setting.loss:.4f} on reference populations, not on these rows)"
 
 
-def choose(config: SimulationConfig, figures: PublicFigures, costs: Costs) -> Choice:
-    """The best setting within `config.within`.
+def choose(
+    config: SimulationConfig,
+    figures: PublicFigures,
+    costs: Costs | None = None,
+    confirm: Costs | None = None,
+) -> Choice:
+    """The best setting within `config.within`; costs: of all settings; confirm: of the best.
 
     Raises:
         ParameterError: none fits; the message has the least budget that would do.
         CohortError: none is certified; as `calibrate`.
     """
-    limits = Limits.of(config.within or "")
+    limits, costs, confirm = Limits.of(config.within or ""), costs or carried(), confirm or own()
     tried, refused = list[Setting](), list[CohortError]()
     for each in _open(config):
         _climb(each, figures, limits, costs, tried, refused)
     if not tried:
         raise refused[0]
+    while True:
+        choice = _best(config, limits, tried)
+        best = choice.best
+        if best.is_rehearsed:
+            return choice
+        seconds, num_bytes = confirm(best.found)
+        sure = replace(best, seconds=seconds, num_bytes=num_bytes, is_rehearsed=True)
+        tried[tried.index(best)] = sure
+
+
+def _best(config: SimulationConfig, limits: Limits, tried: Sequence[Setting]) -> Choice:
+    """Of what was tried.
+
+    Raises:
+        ParameterError: nothing fits.
+    """
     fitting = [s for s in tried if limits.over(s.seconds, s.num_bytes) <= 1]
     if not fitting:
         least = min(tried, key=lambda s: limits.over(s.seconds, s.num_bytes))

@@ -6,7 +6,7 @@ from typing import Any
 
 from ciphercohort.results.cover_words import cover_lines
 from ciphercohort.results.exact_sums import MARK, exact_words
-from protocols.words import HOLDS, INSECURE
+from protocols.words import HOLDS, INSECURE, count
 
 
 def update_line(body: dict[str, Any]) -> str:
@@ -64,8 +64,16 @@ def encryption_lines(body: dict[str, Any]) -> list[str]:
 
 def cost_lines(body: dict[str, Any]) -> list[str]:
     """Memory and seconds."""
-    sizes = ", ".join(f"{role} {size:,} MB" for role, size in body["peak_memory_mb"].items())
-    lines = [f"peak memory (an estimate): {sizes}"]
+    if body["rehearsed_rounds"]:
+        memory = body["peak_memory_mb"]
+        lines = [
+            f"measured on this machine from {count(body['rehearsed_rounds'], 'round')} on made-up "
+            "rows; --rehearse measures again",
+            f"peak memory: a party {memory['party']:,} MB, the coordinator at most "
+            f"{memory['coordinator']:,} MB, everybody in one process {memory['together']:,} MB",
+        ]
+    else:
+        lines = ["seconds, bytes and memory: not rehearsed on this machine"]
     if "encoded_rows" in body:
         lines.append(f"{body['encoded_rows']} (party.toml: encoded_rows_mb)")
     if body["seconds"]:

@@ -93,6 +93,8 @@ def promise(plan: RunPlan, certificate: Mapping[str, Any] | None = None) -> str:
 def forecast_html(found: Forecast) -> str:
     """What a run would promise and cost; beside the other protocols where they are compared."""
     plan, epsilon = found.plan, found.epsilon_by_coalition
+    lasts = duration(found.seconds.total) if found.seconds else "not rehearsed"
+    traffic = size(sum(found.bytes_per_party.values())) if found.predicted else "not rehearsed"
     seen = ", ".join(f"{k}: {number(value)}" for k, value in enumerate(epsilon))
     facts = [
         ("Protocol", plan.protocol),
@@ -100,8 +102,8 @@ def forecast_html(found: Forecast) -> str:
         ("Rows", f"{plan.num_rows:,}"),
         ("Iterations", str(plan.rounds)),
         ("ε by number of colluding owners", seen or "none: no privacy noise"),
-        ("Seconds, one process", duration(found.seconds.total) if found.seconds else "not timed"),
-        ("Traffic per owner", size(sum(found.bytes_per_party.values()))),
+        ("Seconds, one process", lasts),
+        ("Traffic per owner", traffic),
     ]
     reason = found.comparison.reason if found.comparison else ""
     return str(fragment(_table((), facts), *(tag("p", reason) for _ in range(bool(reason)))))

@@ -29,7 +29,7 @@ from protocols.names import ENCRYPTED_MODEL
 from protocols.numerics.slot_bounds import LARGEST_SLOT
 from protocols.plan.protocol import Protocol, Step, Watch, Weights
 from protocols.rows.protocol import STEPS as ROWS_STEPS
-from protocols.rows.protocol import joint_keys
+from protocols.rows.protocol import chunks, joint_keys, others
 from protocols.steps import decrypt, pads, second_moment
 from protocols.steps.confirmed import View
 from protocols.steps.decrypt import DIVERGED
@@ -44,13 +44,20 @@ STEPS = (
     _SHARED[second_moment.STEP],
     *(_SHARED[name] for name in (*_CEREMONY, *_COVER)),
     Step(pads.KEYS, pads.give_key, "keys", "a public key, for pads that cancel in sums"),
-    Step(pads.AGREE, pads.agree, "keys", "nothing: you agree on pads with every other party"),
+    Step(
+        pads.AGREE,
+        pads.agree,
+        "keys",
+        "nothing: you agree on pads with every other party",
+        carries=others,
+    ),
     Step(
         model_gradient.KEYS,
         model_gradient.take_keys,
         "keys",
         "nothing: you receive the joint evaluation keys",
         count=lambda plan: 1 + len(plan.rotation_chunks),
+        carries=lambda plan, party: [2, *chunks(plan, party)],
     ),
     Step(
         model_gradient.STEP,
@@ -62,6 +69,7 @@ STEPS = (
         repeats=True,
         committed=True,
         noisy=True,
+        carries=lambda plan, party: [plan.layout.num_parts] * plan.rounds,
     ),
     Step(
         model_refresh.STEP,
@@ -70,6 +78,7 @@ STEPS = (
         "a masked share of a ciphertext (no one learns a value that the mask hides)",
         count=lambda plan: plan.rounds,
         repeats=True,
+        carries=lambda plan, party: plan.refreshes,
     ),
     _SHARED[decrypt.STEP],
 )

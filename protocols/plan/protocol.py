@@ -64,7 +64,9 @@ class Step:
     its replies are fixed before any is seen, in a step commit-name of its own; endorsed: everyone
     signs the set of what was fixed as well, and the next step hands that out; silent: nothing
     leaves, so that a repetition fixes nothing either; alike: everyone is asked the same; noisy:
-    the owner adds its noise where the plan has privacy.
+    the owner adds its noise where the plan has privacy; carries(plan, party): what bytes and
+    seconds of its messages grow with, one by one: how many keys, shares or ciphertexts they hold,
+    or how many others a party works for; empty: each as any other.
     """
 
     name: str
@@ -81,6 +83,7 @@ class Step:
     silent: bool = False
     alike: bool = True
     noisy: bool = False
+    carries: Callable[[Any, int], Sequence[int]] = lambda plan, party: ()
 
     def turns(self, plan: Any) -> Iterator[tuple[str, ...]]:
         """Names of its messages in a run, those that belong together in one."""

@@ -167,9 +167,9 @@ class RowsPlan(CircuitPlan):
     @property
     def refreshes(self) -> tuple[int, ...]:
         """Those of the inversion, then the rule's new vectors after every iteration."""
-        rule = self.rule
+        rule, parts = self.rule, self.layout.num_parts
         vectors = (*self._inversion, *map(rule.sums, range(rule.rounds)))
-        return tuple(self.layout.num_parts * count for count in vectors)
+        return tuple(parts * count for count in vectors)
 
     @property
     def _inversion(self) -> tuple[int, ...]:

@@ -36,6 +36,25 @@ def _has_cover(plan: CircuitPlan) -> bool:
     return plan.cover is not None
 
 
+def others(plan: CircuitPlan, party: int) -> Sequence[int]:
+    """Parties but one."""
+    _ = party
+    return (len(plan.members) - 1,)
+
+
+def chunks(plan: CircuitPlan, party: int) -> Sequence[int]:
+    """Rotation keys in each message."""
+    _ = party
+    return [len(indices) for indices in plan.rotation_chunks]
+
+
+def _encrypted(plan: Any, party: int) -> Sequence[int]:
+    """Ciphertexts of a party's rows, or of its sums."""
+    if plan.kind == "gram":
+        return (plan.task.num_ciphertexts,)
+    return (len(plan.layout.ciphertexts_of(party)) + plan.layout.num_side_ciphertexts,)
+
+
 STEPS = (
     Step(
         second_moment.STEP,
@@ -59,8 +78,16 @@ STEPS = (
         "keys",
         "nothing: you add up the joint public key from everyone's shares",
         count=lambda plan: len(plan.member_chunks),
+        carries=lambda plan, party: [len(names) for names in plan.member_chunks],
     ),
-    Step("rotations", keygen.rotate, "keys", _KEYS, count=lambda p: len(p.rotation_chunks)),
+    Step(
+        "rotations",
+        keygen.rotate,
+        "keys",
+        _KEYS,
+        count=lambda plan: len(plan.rotation_chunks),
+        carries=chunks,
+    ),
     Step("relinearise", keygen.relinearise, "keys", _KEYS, committed=True, endorsed=False),
     Step(
         "cover-keys",
@@ -75,6 +102,7 @@ STEPS = (
         "keys",
         "shares of your key share, each encrypted for one other party",
         asked=_has_cover,
+        carries=others,
     ),
     Step(
         "cover-hold",
@@ -83,6 +111,7 @@ STEPS = (
         "nothing: you receive the others' shares",
         asked=_has_cover,
         alike=False,
+        carries=others,
     ),
     Step(
         "commit-rows",
@@ -90,6 +119,7 @@ STEPS = (
         "encrypt",
         "a digest of your encrypted rows, signed",
         shows_rows=True,
+        carries=_encrypted,
     ),
     Step(
         "contribute",
@@ -97,6 +127,7 @@ STEPS = (
         "encrypt",
         "your rows, encrypted under the joint key",
         noisy=True,
+        carries=_encrypted,
     ),
     Step(
         "confirm",
@@ -114,6 +145,7 @@ STEPS = (
         count=lambda plan: len(plan.refreshes),
         repeats=True,
         committed=True,
+        carries=lambda plan, party: plan.refreshes,
     ),
     Step(
         "decrypt",

@@ -26,6 +26,7 @@ STEPS = (
         setup.give_opening,
         "keys",
         "your masked part of the key that opens sums, never a single part",
+        carries=lambda plan, party: (len(plan.members) - 1,),
     ),
     Step(
         "round",

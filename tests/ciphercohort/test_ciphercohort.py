@@ -143,7 +143,7 @@ def test_defaults_are_those_of_the_commands(monkeypatch: pytest.MonkeyPatch) -> 
 def test_every_option_of_a_command_is_one_of_its_function(command: str) -> None:
     from typer.main import get_command
 
-    screen = {"as_json", "debug", "explain", "no_timing", "assume_start"}
+    screen = {"as_json", "debug", "rehearse", "no_timing"}
     shape = {"rows", "features", "norm_bound", "classes"}
     given = {each.name for each in get_command(app).commands[command].params}  # type: ignore[attr-defined]
     options = {option_name(each) for each in (SIMULATE if command == "simulate" else PLAN)}

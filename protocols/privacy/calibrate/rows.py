@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 from protocols.ckks.circuits.choice import choose_parameters
-from protocols.costs.planner import cheapest_layout
+from protocols.costs.layout import cheapest_layout
 from protocols.errors import ParameterError
 from protocols.model.plan import ModelPlan
 from protocols.models.poisson import Poisson

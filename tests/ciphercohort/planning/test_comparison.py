@@ -12,25 +12,17 @@ from typer.testing import CliRunner
 
 from ciphercohort.cli.app import app
 from ciphercohort.job.config import SimulationConfig, configured
-from ciphercohort.planning import predicted, sums_cost
 from ciphercohort.planning.comparison import Comparison, Way
 from ciphercohort.planning.forecast import Forecast, forecast
-from protocols.costs import planner
-from protocols.costs.planner import Line, Seconds
+from ciphercohort.planning.predicted import Line, Seconds
 from protocols.model.plan import ModelPlan
 from protocols.names import ENCRYPTED_MODEL, ENCRYPTED_ROWS, SECURE_AGGREGATION
 from protocols.privacy.calibrate.figures import PublicFigures
-from tests.protocols.costs.test_candidates import model_times
 
 SHAPE = "--rows 60000 --features 20 --no-privacy --iterations 6 --degree 7"
 
 
-@pytest.fixture(autouse=True)
-def model_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No timing: a machine on which every unit of work takes a nanosecond, and a sum nothing."""
-    one = dict.fromkeys(sums_cost.SumTimes.__dataclass_fields__, 0.0)
-    monkeypatch.setattr(predicted, "_unit_times", model_times)
-    monkeypatch.setattr(sums_cost, "measure", lambda plan: sums_cost.SumTimes(**one))
+pytestmark = pytest.mark.usefixtures("quick_machine")
 
 
 def planned(words: str) -> dict[str, Any]:
@@ -69,7 +61,7 @@ def test_figures_are_those_of_each_protocols_own_forecast() -> None:
         assert own.seconds is not None
         assert way.seconds == own.seconds
         assert way.num_bytes == sum(own.bytes_per_party.values())
-        assert way.memory == planner.memory_together(own.plan)
+        assert way.memory == own.memory["together"]
 
 
 def test_a_barrier_is_gradient_descent_in_the_clear() -> None:
@@ -117,8 +109,8 @@ def test_a_slow_line_takes_fewer_parts() -> None:
 def test_without_times_there_is_no_advice() -> None:
     found = planned("--update gd --no-timing")
     assert (found["recommended"], found["reason"]) == (None, "")
-    assert all(each["total_seconds_line"] is None for each in found["protocols"])
-    assert all(each["bytes_per_party"] > 0 for each in found["protocols"])
+    for figure in ("total_seconds_line", "bytes_per_party", "party_memory_mb"):
+        assert all(each[figure] is None for each in found["protocols"])
 
 
 def test_other_models_have_no_other_protocol() -> None:
@@ -177,13 +169,17 @@ def test_a_simulation_names_every_much_cheaper_protocol(monkeypatch: pytest.Monk
 
     lasts = {ENCRYPTED_ROWS: 100.0, ENCRYPTED_MODEL: 30.0, SECURE_AGGREGATION: 2.0}
     monkeypatch.setattr(
-        foresight, "predicted_run", lambda found: (lasts[found.template.protocol], 10**6)
+        foresight,
+        "predict",
+        lambda found, find: SimpleNamespace(costs=(lasts[found.template.protocol], 10**6)),
     )
 
     def told(protocol: str) -> list[str]:
         config = SimulationConfig(protocol=protocol, update="nag")
         found = foreseen(update="nag", protocol=protocol).calibration
-        return [line for line in foresight.foresee(config, found).lines if "cheaper" in line]
+        told_of = foresight.foresee(config, found)
+        assert told_of is not None
+        return [line for line in told_of.lines if "cheaper" in line]
 
     sums, model = told(ENCRYPTED_ROWS)
     assert "--protocol secure-aggregation --update nag takes about 2.0 s" in sums
@@ -193,6 +189,13 @@ def test_a_simulation_names_every_much_cheaper_protocol(monkeypatch: pytest.Monk
     (rows,) = told(ENCRYPTED_MODEL)
     assert "--protocol encrypted-rows" in rows
     assert told(SECURE_AGGREGATION) == []
+
+
+def test_nothing_is_foreseen_where_nothing_was_rehearsed() -> None:
+    from ciphercohort.planning import foresight
+
+    config = SimulationConfig(update="nag")
+    assert foresight.foresee(config, foreseen(update="nag").calibration) is None
 
 
 def test_a_budget_tries_all_three(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,7 +218,7 @@ def test_a_budget_tries_all_three(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(within, "calibrate", calibrate)
     monkeypatch.setattr(within, "expected_loss", lambda found, figures: 1 / found.template.rounds)
     figures = PublicFigures.even(rows=3000, features=5, parties=3)
-    found = within.choose(configured(within="1m"), figures, costs)
+    found = within.choose(configured(within="1m"), figures, costs, costs)
     assert tried == {
         *((name, degree) for name in (ENCRYPTED_ROWS, ENCRYPTED_MODEL) for degree in (None, 15)),
         (SECURE_AGGREGATION, None),
@@ -233,6 +236,8 @@ def test_two_runs_count_as_one() -> None:
     ways = {each.protocol: each for each in found.comparison.ways}
     lone = sum(found.bytes_per_party.values())
     assert ways[ENCRYPTED_ROWS].num_bytes > lone
-    assert ways[ENCRYPTED_ROWS].trips[1] > planner.trips(found.plan)[1]
+    assert found.predicted is not None
+    trips = found.predicted.trips[1]
+    assert ways[ENCRYPTED_ROWS].trips[1] > trips
     twice = replace(ways[ENCRYPTED_ROWS], line=Line(latency=1.0))
-    assert twice.apart - ways[ENCRYPTED_ROWS].apart > planner.trips(found.plan)[1] - 10
+    assert twice.apart - ways[ENCRYPTED_ROWS].apart > trips - 10

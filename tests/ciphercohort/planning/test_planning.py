@@ -12,11 +12,17 @@ from typer.testing import CliRunner
 from ciphercohort.after.inference_cost import inference_forecast, inference_line
 from ciphercohort.cli.app import app
 from ciphercohort.job.config import SimulationConfig
-from ciphercohort.planning import predicted
 from ciphercohort.planning.forecast import forecast
 from protocols.privacy.calibrate.figures import PublicFigures
 
+pytestmark = pytest.mark.usefixtures("nothing_known")
 PROMISE = "--parties 10 --colluders 3 --epsilon 1 --delta 1e-5 --update barrier --no-timing"
+
+
+@pytest.fixture
+def nothing_known(tmp_path_factory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
 
 
 def cohort(words: str) -> Any:
@@ -50,7 +56,6 @@ def test_every_condition_holds() -> None:
     assert body["ckks"]["security_bits"] == 128
     assert body["ckks"]["log_qp"] <= body["ckks"]["max_log_qp"]
     assert body["decryption"]["flooding_bits"] >= 40
-    assert body["seconds"] is None
 
 
 def test_the_plan_is_what_a_run_takes() -> None:
@@ -74,19 +79,29 @@ def test_rounds_degree_and_norm_bound_are_taken() -> None:
     assert (body["iterations"], body["degree"], body["norm_bound"]) == (30, 5, 0.5)
 
 
-def test_a_toy_ring_is_timed_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_toy_ring_is_rehearsed_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a process of its own, once: afterwards it is known."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr("protocols.ckks.circuits.cost.busy", lambda: False)
-    predicted._unit_times.cache_clear()
-    result = cohort(
-        "--rows 500 --features 4 --update gd --profile fast-insecure --ring-dim 1024 --json"
-    )
+    monkeypatch.setattr("ciphercohort.planning.rehearsed.busy", lambda: False)
+    words = "--rows 60 --features 4 --model linear --no-privacy --profile fast-insecure"
+    result = cohort(f"{words} --ring-dim 1024 --iterations 3 --json")
     body = json.loads(result.stdout)
     assert body["seconds_per_iteration"] > 0
     assert body["total_seconds"] == pytest.approx(sum(body["seconds"].values()))
-    assert len(list(tmp_path.glob("ciphercohort/timing-*.json"))) == 1
+    assert body["rehearsed_rounds"] == 3
+    assert 50 < body["peak_memory_mb"]["party"] < body["peak_memory_mb"]["together"]
+    assert len(list(tmp_path.glob("ciphercohort/rehearsal-*.json"))) == 1
     assert "INSECURE" in body
     assert "INSECURE" in result.stderr
+    known = planned(f"{words} --ring-dim 1024 --iterations 3 --no-timing")
+    assert (known["seconds"], known["bytes_per_party"]) == (
+        body["seconds"],
+        body["bytes_per_party"],
+    )
+    told = cohort(f"{words} --ring-dim 1024 --iterations 3 --no-timing").stdout
+    assert "measured on this machine from 3 rounds" in " ".join(told.split())
 
 
 @pytest.mark.parametrize(
@@ -99,9 +114,11 @@ def test_a_toy_ring_is_timed_and_says_so(tmp_path: Path, monkeypatch: pytest.Mon
         ("--protocol secure-aggregation --update nag", ("secure-aggregation", "nag", 50)),
     ],
 )
-def test_every_model_and_protocol_is_planned(words: str, expected: tuple[str, str, int]) -> None:
+def test_every_model_and_protocol_is_planned(
+    words: str, expected: tuple[str, str, int], quick_machine: None
+) -> None:
     """As `simulate` would run it; with bytes, operations and words for a person."""
-    shape = "--rows 600 --features 5 --no-timing"
+    shape = "--rows 600 --features 5"
     body = planned(f"{shape} {words}")
     assert (body["protocol"], body["update"]["kind"], body["iterations"]) == expected
     assert sum(body["bytes_per_party"].values()) > 10_000
@@ -149,6 +166,7 @@ def test_data_give_their_own_shape() -> None:
             "no barrier setting is certified for rows=60, features=301, epsilon=0.01: condition",
         ),
         ("--rows 900 --features 3 --within 1m", "within and no_timing are both given"),
+        ("--rows 900 --features 3 --rehearse", "rehearse and no_timing are both given"),
         ("--rows 900 --features 3 --model linaer", "did you mean 'linear'?"),
     ],
 )

@@ -72,7 +72,7 @@ def chosen(**options: Any) -> within.Choice:
         cost: tuple[float, int] = found.template.cost
         return cost
 
-    return choose(configured(**options), FIGURES, costs)
+    return choose(configured(**options), FIGURES, costs, costs)
 
 
 def everything(limits: Limits) -> list[Any]:

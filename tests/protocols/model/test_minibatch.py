@@ -15,7 +15,8 @@ import pytest
 from scipy.stats import chisquare
 from sklearn.linear_model import LogisticRegression
 
-from protocols.costs import model_cost
+from protocols.costs import counts
+from protocols.costs.layout import iteration_cost
 from protocols.errors import ParameterError, PrivacyError
 from protocols.model import minibatch
 from protocols.model.plan import ModelPlan
@@ -155,9 +156,9 @@ def test_a_round_costs_the_rows_that_it_takes() -> None:
     )  # fmt: skip
     whole = replace(plan, batches=1)
     assert (plan.layout.groups, whole.layout.groups) == (2, 8)
-    assert model_cost.encoded_bytes(whole, 1024) == 4 * model_cost.encoded_bytes(plan, 1024)
-    assert model_cost.encoded_again(plan, 1024) == 1.0 and not model_cost.encoded_again(whole, 1024)
-    assert "other rows in every round" in model_cost.cache_words(plan)
+    assert counts.encoded_bytes(whole, 1024) == 4 * counts.encoded_bytes(plan, 1024)
+    assert counts.encoded_again(plan, 1024) == 1.0 and not counts.encoded_again(whole, 1024)
+    assert "other rows in every round" in counts.cache_words(plan)
 
 
 @pytest.mark.parametrize(
@@ -204,7 +205,7 @@ def test_batches_that_take_every_row_are_refused() -> None:
     plan: Any = calibrate(large, wanted).template
     whole: Any = calibrate(large, replace(wanted, batches=1)).template
     assert plan.batches == 4 and plan.layout.groups < whole.layout.groups
-    assert model_cost.iteration_cost(plan) < model_cost.iteration_cost(whole)
+    assert iteration_cost(plan) < iteration_cost(whole)
     with pytest.raises(PrivacyError, match="larger than that of all rows"):
         calibrate(large, replace(wanted, epsilon=1.0))
 

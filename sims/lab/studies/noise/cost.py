@@ -1,4 +1,7 @@
-"""Cost against rows, columns and ring: the planner's figures, with fitted slopes."""
+"""Cost against rows, columns and ring, with fitted slopes.
+
+One setting is rehearsed, the others are carried over from it by the counts of their plans.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,9 @@ import numpy as np
 import pandas as pd
 
 from ciphercohort.job.config import SimulationConfig
-from ciphercohort.planning.forecast import forecast
+from ciphercohort.planning.predicted import Find, known, like, predict
 from protocols.errors import ParameterError
+from protocols.privacy.calibrate.calibration import calibrate
 from protocols.privacy.calibrate.figures import PublicFigures
 from sims.lab.studies.noise.components import WORDS
 from sims.lab.studies.noise.figures import Line, Plot
@@ -25,7 +29,7 @@ _SHOWN = {
     "seconds_iteration": "coordinator's work in one iteration [s]",
     "seconds_total": "all roles in turn [s]",
     "megabytes_party": "traffic of the busiest party [MB]",
-    "memory_coordinator": "estimated memory of the coordinator [MB]",
+    "memory_coordinator": "memory of the coordinator, at most [MB]",
 }
 
 
@@ -52,28 +56,30 @@ class CostGrid:
 def cost_table(grid: CostGrid, *, timing: bool) -> pd.DataFrame:
     """One row per combination, in the order of `COLUMNS`."""
     crossed = product(grid.ring_dims, grid.features, grid.rows)
-    rows = [_row(grid, *values, timing=timing) for values in crossed]
+    find = like() if timing else known
+    rows = [_row(grid, *values, find) for values in crossed]
     return pd.DataFrame(rows, columns=list(COLUMNS), dtype=object)
 
 
-def _row(
-    grid: CostGrid, ring: int | None, features: int, rows: int, *, timing: bool
-) -> dict[str, Any]:
+def _row(grid: CostGrid, ring: int | None, features: int, rows: int, find: Find) -> dict[str, Any]:
     config = SimulationConfig(parties=grid.parties, update="gd", rounds=grid.rounds, ring_dim=ring)
     found: dict[str, Any] = {"rows": rows, "features": features, "ring_dim": ring}
     found |= {"parties": grid.parties, "rounds": grid.rounds}
     try:
         shape = PublicFigures.even(rows=rows, features=features, parties=grid.parties)
-        body = forecast(config, shape, timing=timing).to_dict()
+        calibrated = calibrate(shape, config.for_training().wanted())
     except ParameterError as error:
         return {**found, "refusal": str(error)}
-    same = ("ring_dim", "data_ciphertexts", "rotation_keys")
-    found |= {name: body["ckks"][name] for name in same}
-    found["megabytes_party"] = round(sum(body["bytes_per_party"].values()) / 1e6, 3)
-    found["memory_coordinator"] = body["peak_memory_mb"]["coordinator"]
-    if timing:
-        found["seconds_iteration"] = round(body["seconds_per_iteration"], 4)
-        found["seconds_total"] = round(body["total_seconds"], 3)
+    plan: Any = calibrated.template
+    found["ring_dim"], found["rotation_keys"] = plan.ckks.ring_dim, len(plan.rotations)
+    found["data_ciphertexts"] = plan.layout.num_data_ciphertexts
+    predicted = predict(calibrated, find)
+    if predicted:
+        seconds, num_bytes = predicted.costs
+        found["megabytes_party"] = round(num_bytes / 1e6, 3)
+        found["memory_coordinator"] = round(predicted.memory["coordinator"] / 1e6)
+        found["seconds_iteration"] = round(predicted.seconds.iteration, 4)
+        found["seconds_total"] = round(seconds, 3)
     return found
 
 

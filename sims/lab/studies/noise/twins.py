@@ -19,7 +19,7 @@ from scipy.special import expit
 from ciphercohort.job.config import SimulationConfig
 from protocols.aggregate.parameters import AggregateParameters
 from protocols.ckks import residues as rns
-from protocols.costs.traffic import exchanges
+from protocols.ckks.parameters import DECRYPTION_TOWERS, REFRESH_TOWERS
 from protocols.errors import ParameterError, PrivacyError
 from protocols.model.plan import ModelPlan
 from protocols.names import ENCRYPTED_MODEL, ENCRYPTED_ROWS, SECURE_AGGREGATION
@@ -161,12 +161,25 @@ def plan_traffic(plan: RunPlan) -> dict[str, float]:
         return _sums_traffic(plan.cipher, len(plan.queries), plan.length, len(plan.members))
     if not isinstance(plan, RowsPlan):
         return {}
-    first = sum(each.request.size + each.reply.size for each in exchanges(plan, plan.names[0]))
-    held = np.zeros(len(plan.names), int)
-    if not isinstance(plan, ModelPlan):  # whose rows travel
-        held += [len(plan.layout.ciphertexts_of(k)) for k in range(len(held))]
-    size = 2 * rns.packed_size((0,) * plan.ckks.num_towers, plan.ckks.ring_dim)
-    by_party = first + size * (held - held[0])
+    params, parties, fresh = plan.ckks, len(plan.names), sum(plan.refreshes)
+    half, top, low, last = (
+        rns.packed_size((0,) * towers, params.ring_dim)
+        for towers in (params.key_rows, params.num_towers, REFRESH_TOWERS, DECRYPTION_TOWERS)
+    )
+    rotations = len(plan.rotations)
+    # The ceremony; refreshes, c1 down and two shares up; the decryption.
+    alike = (parties + 1) * top + (5 + rotations) * half + fresh * (2 * low + top) + 2 * last
+    held = np.zeros(parties, int)
+    if isinstance(plan, ModelPlan):
+        # The joint keys; points down, from the second on, and gradients up.
+        points = plan.layout.num_parts * (plan.rounds - 1)
+        alike += (2 + rotations) * half + points * top + 2 * (points + plan.layout.num_parts) * low
+    else:  # rows travel
+        layout = plan.layout
+        held += [
+            len(layout.ciphertexts_of(k)) + layout.num_side_ciphertexts for k in range(parties)
+        ]
+    by_party = alike + 2 * top * held
     return {"bytes_party": float(by_party.max()), "bytes_coordinator": float(by_party.sum())}
 
 

@@ -244,11 +244,11 @@ def test_accuracy_against_epsilon(tmp_path: Path) -> None:
     assert sigma[0.1] > sigma[1.0] > sigma[10.0]
 
 
-def test_the_commands(tmp_path: Path) -> None:
+def test_the_commands(tmp_path: Path, quick_machine: None) -> None:
     out = ["--out", str(tmp_path)]
     wrong = CliRunner().invoke(app, ["study", "noise", "--parties", "two", *out])
     assert wrong.exit_code == 2 and "two" in wrong.output
-    words = "--rows 1000,10000,100000 --features 9 --ring-dim none --no-timing"
+    words = "--rows 1000,10000,100000 --features 9 --ring-dim none"
     done = CliRunner().invoke(app, ["study", "cost", *words.split(), *out])
     assert done.exit_code == 0, done.output
     counts = [int(row["data_ciphertexts"]) for row in read(tmp_path / "costs.csv")]

@@ -8,7 +8,7 @@ import pytest
 
 from protocols.ckks.circuits.choice import choose_parameters
 from protocols.ckks.circuits.packing import next_power_of_two
-from protocols.costs.planner import NEARLY, cheapest_layout, iteration_work
+from protocols.costs.layout import NEARLY, cheapest_layout, iteration_work
 from protocols.errors import ParameterError
 from protocols.rows.plan import RowsPlan
 from tests.support.helpers import make_plan
