@@ -34,13 +34,13 @@ from protocols.privacy.calibrate.whitened import Moment
 from protocols.rows.lffr_plan import LffrPlan
 from protocols.rows.plan import RowsPlan
 from protocols.sums.objectives import RowObjective
+from protocols.sums.plain import run_in_plain
 from protocols.sums.plan import GradientPlan
 from sims.distance import MOST_ERRORS, farthest
 from sims.lffr_twin import run_lffr_twin
 from sims.party_process import PartySpec
 from sims.prepare import PreparedData
 from sims.regression_twin import run_gram_twin, unlearnt
-from sims.sums_twin import run_in_plain
 from sims.twin import OPTIMA, run_twin
 
 Floats = NDArray[np.float64]

@@ -18,9 +18,9 @@ from protocols.exchange.transcript import Transcript
 from protocols.plan.run_plan import Member
 from protocols.privacy.laws.seeded import SeededRandomness
 from protocols.privacy.loss.ledger import Ledger
+from protocols.sums.plain import run_in_plain
 from protocols.sums.plan import GradientPlan, Vector
 from sims.party_process import PartySpec, run_parties
-from sims.sums_twin import run_in_plain
 
 # (t, weights after it), t = 0, 1, … of the stage
 OnWeights = Callable[[int, Vector], None]
