@@ -237,3 +237,7 @@ def main() -> None:
 
     plan = plan_from_dict(json.load(sys.stdin))
     print(json.dumps(to_plain(rehearse(plan, tell=tell))))
+
+
+if __name__ == "__main__":
+    main()

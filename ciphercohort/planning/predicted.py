@@ -38,6 +38,7 @@ from protocols.plan.protocol import BEFORE, FINISH, PHASES, phase_of, protocol_o
 from protocols.plan.run_plan import RunPlan
 from protocols.privacy.calibrate.calibration import Calibration
 from protocols.steps import second_moment
+from protocols.steps.locks import WORDS
 
 Floats = NDArray[np.float64]
 _HEX = "0" * 64
@@ -261,6 +262,7 @@ class Predicted:
             "indices": lambda: plan.rotation_chunks[_index(name)],
             "ciphertexts": lambda: list(self._held(party)),
             "others": lambda: dict.fromkeys(plan.member_chunks[_index(name)], [_HEX] * 2),
+            WORDS: lambda: {n: _HEX for n in names if n != names[party]},
         }
 
         def grown(value: Any) -> Any:

@@ -11,13 +11,13 @@ import json
 import os
 import platform
 import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from parties import launch
 from protocols.errors import CohortError, ParameterError
 from protocols.exchange.serialise import from_plain, to_plain
 from protocols.plan.kinds import plan_from_dict
@@ -32,7 +32,6 @@ MORE_ROUNDS = 12
 PARTIES, SUMS_PARTIES = 3, 12
 """In all; of secure sums, where a party costs little, more of them."""
 # Nothing comes from the folder in which the command was typed.
-_CHILD = "import sys; sys.path[:] = filter(None, sys.path); from sims.rehearsal import main; main()"
 BUSY_LOAD = 1.5
 """Load average per processor beyond which a rehearsal is not kept."""
 
@@ -119,7 +118,9 @@ def shortened(plan: RunPlan, rounds: int | None = None) -> RunPlan:
         colluders = min(plan.privacy.colluders, most)
         changes["privacy"] = replace(plan.privacy, colluders=colluders)
     if isinstance(plan, GradientPlan):
-        queries, scales = plan.task.queries(rounds), plan.noise_scales
+        # More parties than the plan's share its range; noise costs the same at any scale.
+        fits = min(1.0, len(plan.members) / parties)
+        queries, scales = plan.task.queries(rounds), [fits * s for s in plan.noise_scales]
         changes |= {
             "cipher": replace(plan.cipher, parties=parties),
             "weights": (1 / parties,) * parties if plan.weights else (),
@@ -171,7 +172,7 @@ def _keep(short: RunPlan, found: Rehearsal) -> None:
 
 def _play(short: RunPlan, told: bool) -> Rehearsal:
     done = subprocess.run(  # noqa: S603 - our own arguments, no shell
-        [sys.executable, "-c", _CHILD],
+        launch.program("sims.rehearsal"),
         input=json.dumps(short.to_dict()),
         stdout=subprocess.PIPE,
         stderr=None if told else subprocess.PIPE,

@@ -116,6 +116,8 @@ def streams_of(
     said = {name: _words(name, reply) for name, reply in replies.items()}
     totals = [rns.zeros(len(primes), ring_dim)] * count
     for name, reply in replies.items():
+        if not isinstance(reply.meta.get(CHECK), str):
+            raise ProtocolError(f"party {name!r} did not lock its share", culprit=name)
         others = [given.get(name) for other, given in said.items() if other != name]
         lock = Lock.of([each for each in others if each is not None])
         if None in others or lock.check != reply.meta.get(CHECK):

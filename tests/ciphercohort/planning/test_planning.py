@@ -92,7 +92,7 @@ def test_a_toy_ring_is_rehearsed_and_says_so(
     assert body["total_seconds"] == pytest.approx(sum(body["seconds"].values()))
     assert body["rehearsed_rounds"] == 3
     assert 50 < body["peak_memory_mb"]["party"] < body["peak_memory_mb"]["together"]
-    assert len(list(tmp_path.glob("ciphercohort/rehearsal-*.json"))) == 1
+    assert len(list(tmp_path.glob("ciphercohort/rehearsal-*.json"))) == 2  # and the second moment
     assert "INSECURE" in body
     assert "INSECURE" in result.stderr
     known = planned(f"{words} --ring-dim 1024 --iterations 3 --no-timing")
