@@ -245,7 +245,10 @@ def test_every_sum_is_among_them() -> None:
 
     ours = {k.__name__ for k in below(OneSum) if k.__module__.startswith("protocols.")}
     told = {type(task).__name__ for task in ONE_SUMS.values()}
-    assert ours - told == {MomentObjective.__name__}  # never exact
+    never_exact, bases = {MomentObjective.__name__}, {"_Study", "_Exact"}
+    # Refused without consent by a test of their own (tests/coordinator/test_study.py).
+    study = {"DescriptionObjective", "LifetimesObjective", "RiskSetsObjective", "CoxRowsObjective"}
+    assert ours - told <= never_exact | bases | study
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,6 +67,6 @@ def test_a_forecast_shows_what_it_would_cost() -> None:
     found = ciphercohort.plan(rows=1000, features=9, parties=4, colluders=2, timing=False)
     text = found._repr_html_()
     cells = Document(text).cells
-    assert cells[cells.index("Owners") + 1] == "4" and "not timed" in cells
+    assert cells[cells.index("Owners") + 1] == "4" and "not rehearsed" in cells
     shown = cells[cells.index("ε by number of colluding owners") + 1]
     assert len(shown.split(", ")) == len(found.epsilon_by_coalition) == 4

@@ -80,7 +80,8 @@ def test_every_protocol_goes_on(
     )
     assert result.missing == (lost,)
     assert result.max_abs_diff_to_twin < 1e-4
-    assert all(check.passed for check in verify_run(out)), verify_run(out)
+    # Who was lost has to show its own record: see `cohort party statement`.
+    assert {check.name for check in verify_run(out) if not check.passed} <= {"records"}
     found = {check.name: check.passed for check in replay(out / RELEASE).checks}
     assert list(found) == list(CHECKS)
     assert [name for name, passed in found.items() if not passed] == ["records"]
