@@ -77,7 +77,9 @@ class AgentServer:
             return json.dumps({**self._agent.status(), **self._told()}).encode()
         if kind == frames.GIVE_UP:
             return json.dumps({"ended": self._agent.give_up()}).encode()
-        asked = json.loads(payload)
+        asked: Any = None
+        with suppress(ValueError, RecursionError):
+            asked = json.loads(payload)
         if not isinstance(asked, dict):
             raise ParameterError("an owner's request is a JSON object")
         if kind == frames.STATEMENT:
