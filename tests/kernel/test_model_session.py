@@ -492,8 +492,7 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
         lambda k: refused(k, columns=replace(COLUMNS, num_features=2)),
     ),
     "a circuit": (
-        "lambda: sheet.circuit in CIRCUITS and len(sheet.link) > 1", TRUE,
-        lambda k: refused(k, {"booked": None}, circuit="x"),
+        "lambda: len(sheet.link) > 1", TRUE, lambda k: refused(k, {"booked": None}, link=()),
     ),
     "a finite link": (
         "lambda: all(map(math.isfinite, (*sheet.link, sheet.gamma, sheet.unit)))", TRUE,
@@ -612,6 +611,11 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
     "a restart": ("        restore(self, own)\n", "",
                   a_restarted_session_goes_on),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", [{"circuit": "x"}, {"link": (0.5,)}])
+def test_a_circuit_that_is_none_is_refused(wrong: dict[str, Any]) -> None:
+    assert refused(model_session, {"booked": None}, **wrong)
 
 
 @pytest.mark.parametrize("floor", FLOORS)

@@ -19,10 +19,11 @@ from parties.kernel.integers.clipping import clip_rows, row_norms
 from parties.kernel.keys import answers
 from parties.kernel.keys.session import KeySession, Once
 from parties.kernel.model import masks
-from parties.kernel.model.clear_rows import CIRCUITS, ClearRows
+from parties.kernel.model.clear_rows import ClearRows
 from parties.kernel.model.pads import Pads
 from parties.kernel.model.sheet import ModelSheet
 from parties.kernel.private import Terms, opened, terms_of
+from parties.kernel.rooms import named
 from parties.kernel.sheet import SLACK, Floor, hold, of_rows
 from protocols.ckks import residues as rns
 from protocols.ckks import subring
@@ -43,6 +44,10 @@ from protocols.steps.state import restore, state_of
 
 T = TypeVar("T")
 Array = NDArray[np.float64]
+CIRCUITS = {
+    "link": "parties.kernel.model.clear_rows:ClearRows",
+    "lffr": "parties.kernel.lffr.clear:ClearLffr",
+}
 ROOM = 16.0
 """No slope of a link on its interval leaves [-ROOM, ROOM]."""
 
@@ -92,7 +97,9 @@ class ModelSession:
     ) -> None:
         self._sheet, self._name, self._rows, self._terms = sheet, name, rows, terms_of(rows)
         self._randomness, self._signing_key = randomness, signing_key
-        check(sheet, name, signing_key.public_key().public_bytes_raw().hex(), rows, self._terms)
+        self._circuit: type[ClearRows] = party_circuit(sheet.circuit, self._terms.protocols)
+        key = signing_key.public_key().public_bytes_raw().hex()
+        check(sheet, name, key, rows, self._terms, self._circuit)
         self._link = Link.of([c * sheet.scale**-k for k, c in enumerate(sheet.link)])
         self._shared: Any = shared or Alone()
         self._next, self._asked, self._is_over = 0, list[str](), False
@@ -336,14 +343,12 @@ class ModelSession:
         rows, targets, shard = self._rows_and_targets()
         weight = shard.weight if counts is None else shard.weight * counts
         offset = shard.offset if "offset" in sheet.terms else np.zeros(1)
-        known = known_slopes(sheet, t, targets, offset)
+        known = self._circuit.known(sheet.link, sheet.radius, t, targets, offset)
         slopes = weight.reshape(-1, *(1,) * (targets.ndim - 1)) * known
         own = self._added(rows, slopes) + sum(sheet.rows) * self._drawn()[t]
         leading = self._link.factors.leading
-        side = -2 * leading**3 if sheet.circuit == "lffr" else leading
-        scale = 2.0**self._held.context.params.scale_bits / (
-            side / sheet.scale * columns.block_size
-        )
+        unit = self._circuit.side(leading) / sheet.scale * columns.block_size
+        scale = 2.0**self._held.context.params.scale_bits / unit
         coefficients = subring.of_slots(columns.in_parts(own).conj() * scale)
         return [[round(c) for c in part] for part in coefficients.tolist()]
 
@@ -414,7 +419,7 @@ class ModelSession:
             rows, targets, shard = self._rows_and_targets()
             offset = shard.offset * (sheet.scale / sheet.radius)
             assert self._loaded is not None  # noqa: S101 (checked)
-            self._clear = CIRCUITS[sheet.circuit](
+            self._clear = self._circuit(
                 self._loaded,
                 sheet.columns,
                 self._link,
@@ -452,35 +457,29 @@ def draw_noise(sheet: ModelSheet, randomness: RandomSource) -> Array:
     return np.ldexp(units.astype(np.float64), -sheet.bits).reshape(shape)
 
 
-def known_slopes(sheet: ModelSheet, t: int, targets: Array, offset: Array) -> Array:
-    """What of the slopes needs no weights: p(0) - y; where these are zero, t = 0, all of it.
-
-    offset: of scores; targets: encoded.
-    """
-    start = sheet.link[0]
-    if sheet.circuit == "lffr":
-        return np.zeros_like(targets) if t else 2 * (start - targets) * start * (1 - start)
-    score = (np.zeros(1) if t else offset) / sheet.radius
-    p = 0.0 * score
-    for coefficient in reversed(sheet.link):
-        p = p * score + coefficient
-    found: Array = p.reshape(-1, *(1,) * (targets.ndim - 1)) - targets
+def party_circuit(name: str, protocols: Collection[str]) -> type[ClearRows]:
+    """Of a sheet. Raises PolicyError: there is none, or the owner takes no part in it."""
+    if name not in CIRCUITS:
+        raise PolicyError("the sheet of this run is refused: circuit")
+    found: type[ClearRows] = named(CIRCUITS[name], protocols)
     return found
 
 
-def check(sheet: ModelSheet, name: str, key: str, rows: Any, terms: Terms) -> None:
+def check(
+    sheet: ModelSheet, name: str, key: str, rows: Any, terms: Terms, circuit: type[ClearRows]
+) -> None:
     """Refuse what no honest plan gives, or this owner has not agreed to; key: this party's."""
     columns, parties = sheet.columns, len(sheet.roster)
 
     def least() -> float:
         """Twice the largest label term at the zero model."""
         labels = np.array([1.0] if sheet.signed else [0.0, 1.0])
-        slopes = known_slopes(sheet, 0, labels, np.zeros(1))
+        slopes = circuit.known(sheet.link, sheet.radius, 0, labels, np.zeros(1))
         return 2 * float(np.abs(slopes).max()) * math.sqrt(columns.num_outputs) * sheet.bound
 
     floors: list[Floor] = [
         ("columns", lambda: columns.num_features == rows.num_features),
-        ("circuit", lambda: sheet.circuit in CIRCUITS and len(sheet.link) > 1),
+        ("circuit", lambda: len(sheet.link) > 1),
         ("link", lambda: all(map(math.isfinite, (*sheet.link, sheet.gamma, sheet.unit)))),
         ("scales", lambda: all(0 < s < math.inf for s in (sheet.scale, sheet.radius, sheet.bound))),
         ("batches", lambda: type(sheet.batches) is int and sheet.batches > 0),

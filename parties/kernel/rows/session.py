@@ -23,8 +23,6 @@ from protocols.exchange.body import Body
 from protocols.exchange.labels import CONTRIBUTE
 from protocols.privacy.laws.randomness import RandomSource
 
-KINDS = ("rows", "lffr", "gram")
-
 
 class RowsSession:
     """One party of one run.
@@ -130,7 +128,6 @@ def check(sheet: RowsSheet, name: str, key: str, rows: Any, terms: Terms, number
     positive = (sheet.scale, sheet.bound, sheet.target_bound, sheet.most)
     finite = (*positive, sheet.side, sheet.start, sheet.gamma, *sheet.curvature)
     floors: list[Floor] = [
-        ("kind", lambda: sheet.kind in KINDS),
         ("features", lambda: sheet.num_features == rows.num_features),
         ("scales", lambda: all(0 < s < math.inf for s in positive) and sheet.side != 0),
         ("numbers", lambda: all(map(math.isfinite, finite)) and sheet.start != 0),
