@@ -20,7 +20,7 @@ from protocols.privacy.loss.budget import Budget
 from sims.lab.papers.barrier import Rows, barrier_rule, plain_rows
 from sims.lab.papers.curves import Curve, curves_figure
 from sims.lab.papers.data import ADULT, ADULT_TEST
-from sims.lab.papers.item import About, Result, Row, Settings
+from sims.lab.papers.item import REPRODUCED, About, Result, Row, Settings
 from sims.lab.papers.p003.figure_3 import interpolant
 from sims.lab.papers.p003.figure_4 import PAPER_STEP, RADIUS, largest_scores, rate_of
 
@@ -98,6 +98,8 @@ def run(settings: Settings) -> Result:
 
 ABOUT = About(
     title="descent with a barrier that keeps to the interval of its polynomial",
+    verdict=REPRODUCED,
+    finding="every iterate is certified to stay inside",
     data=(ADULT, ADULT_TEST),
     unknown=("Theta, lambda, kappa and the step; here what Theorem 3 certifies",),
     seconds=7,
