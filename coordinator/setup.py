@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from coordinator import settings as files
 from coordinator.certificates import CA, make_certificates
 from protocols.errors import ParameterError
-from protocols.exchange.cards import Card, Invitation
+from protocols.exchange.cards import Card, Invitation, spoken
 from protocols.exchange.documents import to_toml
 from protocols.exchange.messages import new_signing_key, public_bytes
 from protocols.exchange.private_files import private_folder, write_private
@@ -122,8 +122,9 @@ def admit(settings: files.Settings, path: Path) -> Card:
     target = settings.card_path(card.name)
     if card.name in cards and cards[card.name].identity != card.identity:
         raise ParameterError(
-            f"party {card.name!r} is admitted with another key, {cards[card.name].identity}: ask "
-            f"its administrator by telephone; if {card.identity} is right, remove {target} first"
+            f"party {card.name!r} is admitted with another key, "
+            f"{spoken(cards[card.name].identity)}: ask its administrator by telephone; if "
+            f"{spoken(card.identity)} is right, remove {target} first"
         )
     for known in cards.values():
         if known.schema != card.schema:

@@ -17,6 +17,7 @@ from ciphercohort.job.config import DEFAULT_DELTA, DEPLOY
 from coordinator.errors import AbortedError
 from coordinator.settings import SESSIONS
 from protocols.errors import ParameterError
+from protocols.exchange.cards import spoken
 from protocols.names import DEFAULT_COLLUDERS
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def admit(
     with _centre(folder, debug) as (centre, tell):
         for path in cards:
             (card,) = centre.admit(path)
-            tell(f"{card.name}: {card.rows:,} rows, key {card.identity}")
+            tell(f"{card.name}: {card.rows:,} rows, key {spoken(card.identity)}")
 
 
 @coordinator_app.command()

@@ -98,7 +98,7 @@ def init(
     ] = False,
     budget_epsilon: Annotated[
         float | None,
-        typer.Option(help="For all runs on the data. Default: asked, or as --max-epsilon."),
+        typer.Option(help="For all runs on the data. Default: asked, or 3 x --max-epsilon."),
     ] = None,
     budget_delta: Annotated[
         float | None, typer.Option(help="The same. Default: asked, or as --max-delta.")
@@ -130,11 +130,12 @@ def init(
     """Make identity, node key and configuration; FOLDER/card.json goes to the coordinator."""
     with refusals(debug) as console:
         from ciphercohort.deploy.party import Party
+        from parties.agent.setup import SEVERAL
 
         largest = None if accept_no_privacy else max_epsilon
         min_colluders = _asked(min_colluders, _COLLUDERS, DEFAULT_COLLUDERS)
         if largest is not None and not no_ledger:
-            budget_epsilon = _asked(budget_epsilon, _EPSILON, largest)
+            budget_epsilon = _asked(budget_epsilon, _EPSILON, SEVERAL * largest)
             budget_delta = _asked(budget_delta, _DELTA, max_delta)
         passphrase = None
         if passphrase_file is not None or not keyring:
@@ -168,6 +169,7 @@ def init(
         say(console, f"send {folder / 'card.json'} to the coordinator's administrator")
         say(console, "and to every other party, who runs cohort party peers add")
         say(console, f"your key, to compare by telephone: {party.key}")
+        say(console, f"the coordinator's key, to compare as well: {party.coordinator_key}")
 
 
 @party_app.command(
@@ -309,8 +311,9 @@ def consent(
             typer.echo(f"refused: {party.refuse(refuse)}")
             return
         pending = party.pending()
-        for words in pending.values():
+        for plan, words in pending.items():
             stdout().print(words, markup=False)
+            typer.echo(f"to accept: cohort party consent {folder} --accept {plan[:8]}")
         if not pending:
             typer.echo("no plan waits for consent")
 
@@ -371,6 +374,7 @@ def show(folder: Folder, debug: options.Debug = False) -> None:
         typer.echo(f"{party.name} (you): {party.key}")
         for name, key in party.peers.items():
             typer.echo(f"{name}: {key}")
+        typer.echo(f"the coordinator: {party.coordinator_key}")
         if not party.peers:
             typer.echo("no other party is known: every plan is refused; see cohort party peers add")
 

@@ -40,7 +40,7 @@ from coordinator.settings import SESSIONS, Settings
 from coordinator.status import sessions
 from parties.reader.schema import Schema
 from protocols.errors import CohortError
-from protocols.exchange.cards import Card
+from protocols.exchange.cards import Card, spoken
 from protocols.exchange.messages import public_bytes
 from protocols.exchange.serialise import to_plain
 from protocols.plan.kinds import plan_from_dict
@@ -131,8 +131,8 @@ class Coordinator(Background):
 
     @property
     def key(self) -> str:
-        """The centre's verification key, which parties compare by telephone."""
-        return public_bytes(self.settings.signing_key())
+        """The centre's key in groups of four, which parties compare by telephone."""
+        return spoken(public_bytes(self.settings.signing_key()))
 
     def admit(self, *cards: FilePath) -> list[Card]:
         """Take parties in by their card.json files.

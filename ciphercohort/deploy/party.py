@@ -21,7 +21,7 @@ from ciphercohort.job.options import FilePath
 from parties import launch
 from parties.agent import settings as files
 from parties.agent.frames import CONSENT, GIVE_UP, STATEMENT, STATUS, AgentClient
-from parties.agent.setup import MAX_DELTA, MAX_EPSILON, init_party
+from parties.agent.setup import MAX_DELTA, MAX_EPSILON, SEVERAL, init_party
 from parties.agent.vault import new_entry, read_entry
 from parties.kernel.rooms import EVERY
 from parties.reader.schema import Classes, Label, Schema, Targets
@@ -109,8 +109,9 @@ class Party(Background):
             allow_insecure: accept toy rings: for tests only.
             accept_unbounded: accept runs without a proof that training stays bounded.
             site_tables: accept that an evaluation opens a table of these rows alone.
-            budget_epsilon: of all runs on the data together; that of one run.
-            budget_delta: the same.
+            budget_epsilon: of all runs on the data together; three times that of one run, which
+                some seven runs of the largest size spend.
+            budget_delta: the same; that of one run.
             keep_ledger: False: nobody adds up what the runs spend.
             address: HOST:PORT that Flower's own SuperNode binds, where it runs.
             socket: of the agent; FOLDER/agent.sock.
@@ -129,7 +130,7 @@ class Party(Background):
         budget = {}
         if max_epsilon is not None and keep_ledger:
             budget = {
-                "epsilon": max_epsilon if budget_epsilon is None else budget_epsilon,
+                "epsilon": SEVERAL * max_epsilon if budget_epsilon is None else budget_epsilon,
                 "delta": max_delta if budget_delta is None else budget_delta,
             }
         entry = ""
@@ -182,6 +183,11 @@ class Party(Background):
     def card(self) -> Path:
         """The file for the coordinator and all other parties: name, keys, number of rows."""
         return self.folder / files.CARD
+
+    @property
+    def coordinator_key(self) -> str:
+        """The centre's key in groups of four, to compare with its administrator by telephone."""
+        return spoken(self.settings.coordinator_key)
 
     @property
     def key(self) -> str:
