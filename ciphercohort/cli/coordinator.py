@@ -18,6 +18,7 @@ from coordinator.errors import AbortedError
 from coordinator.settings import SESSIONS
 from protocols.errors import ParameterError
 from protocols.exchange.cards import spoken
+from protocols.exchange.validity import day
 from protocols.names import DEFAULT_COLLUDERS
 
 if TYPE_CHECKING:
@@ -91,6 +92,16 @@ def admit(
         for path in cards:
             (card,) = centre.admit(path)
             tell(f"{card.name}: {card.rows:,} rows, key {spoken(card.identity)}")
+
+
+@coordinator_app.command()
+def renew(folder: Folder, debug: options.Debug = False) -> None:
+    """Make new TLS certificates, for the same hosts, before the old ones expire."""
+    with _centre(folder, debug) as (centre, tell):
+        invitation = centre.renew()
+        tell(f"certificates until {day(min(centre.certificates_until().values()))}")
+        tell("stop cohort coordinator start, and start it again")
+        tell(f"send {invitation} to every party's administrator, who runs cohort party renew")
 
 
 @coordinator_app.command()
@@ -261,7 +272,7 @@ def status(
     as_json: options.AsJson = False,
     debug: options.Debug = False,
 ) -> None:
-    """Show every run: progress, parties, phases, bytes; no data."""
+    """Show every run: progress, who is awaited since when, phases, bytes; no data."""
     with _centre(folder, debug) as (centre, tell):
         from ciphercohort.report.status_page import status_tables
 
@@ -274,5 +285,7 @@ def status(
         elif as_json:
             typer.echo(json.dumps(centre.status()))
         else:
-            for table in status_tables(centre.status()):
-                stdout().print(table)
+            for shown in status_tables(centre.status()):
+                stdout().print(shown)
+            ends = (f"{n} until {day(end)}" for n, end in centre.certificates_until().items())
+            typer.echo(f"certificates: {', '.join(ends)}")

@@ -14,7 +14,9 @@ from ciphercohort.cli import options
 from ciphercohort.cli.console import refusals, say, stdout
 from parties.launch import no_core_files
 from protocols.errors import ParameterError
+from protocols.exchange.validity import day
 from protocols.names import DEFAULT_COLLUDERS
+from protocols.words import count
 
 party_app = typer.Typer(
     no_args_is_help=True, help="One data owner of a run across machines: agent, relay, consent."
@@ -225,6 +227,20 @@ def start(
             until_stopped()
 
 
+@party_app.command(epilog="Example:  cohort party renew hospital-a --invitation invitation.json")
+def renew(
+    folder: Folder,
+    invitation: Annotated[Path, typer.Option(help="The new one, of the same coordinator.")],
+    debug: options.Debug = False,
+) -> None:
+    """Take the centre's new TLS certificates, before the old ones expire."""
+    with refusals(debug) as console:
+        from ciphercohort.deploy.party import Party
+
+        until = Party(folder).renew(invitation)
+        say(console, f"the centre's certificates until {day(until)}: start this party again")
+
+
 @party_app.command(epilog="Example:  cohort party trusted --protocol encrypted-rows")
 def trusted(
     protocol: Annotated[
@@ -273,19 +289,32 @@ def trusted(
 
 @party_app.command()
 def status(folder: Folder, as_json: options.AsJson = False, debug: options.Debug = False) -> None:
-    """Show the session that is going on, and plans that wait for consent."""
+    """Show the session that goes on, plans that wait for consent, budget, certificate."""
     with refusals(debug):
         import json
 
         from ciphercohort.deploy.party import Party
 
-        found = Party(folder).status()
+        party = Party(folder)
+        typer.echo(f"the centre's certificate: until {day(party.certificate_until())}", err=as_json)
+        found = party.status()
         if as_json:
             typer.echo(json.dumps(found))
             return
-        words = f"session {found['session']}, after {found['step'] or 'nothing'}"
+        words = (
+            f"session {found['session']}, answered {found['step'] or 'nothing'}; nothing was asked "
+            f"for {found['silent_seconds']:.0f} s"
+        )
         typer.echo(f"{found['party']}: {words if found['session'] else 'no session'}")
         typer.echo(f"plans that wait for consent: {len(found['pending'])}")
+        for plan in found["pending"]:
+            typer.echo(f"  {plan[:8]} waits for you: cohort party consent {folder}")
+        budget = found.get("budget")
+        if budget:
+            typer.echo(
+                f"budget: epsilon={budget['before']:.4g} of {budget['epsilon']:g} spent, at delta="
+                f"{budget['delta']:g}, in {count(budget['sessions'], 'session')}"
+            )
 
 
 @party_app.command(

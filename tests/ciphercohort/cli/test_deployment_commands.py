@@ -455,7 +455,7 @@ def test_the_page_shows_progress_and_escapes(served: int) -> None:
     for words in ('value="1" max="4"', "a&amp;b", "1,234", "7.0 MB", "12.5", "&lt;script&gt;"):
         assert words in text
     assert "<script>" not in text
-    assert json.loads(fetch(served, "/status.json")[1]) == [RUN]
+    assert json.loads(fetch(served, "/status.json")[1]) == [{**RUN, "awaited": {}}]
     assert "There is no run yet" in page([])
 
 
@@ -471,7 +471,8 @@ def test_status_in_the_terminal(home: Path) -> None:
     (folder / "status.json").write_text(json.dumps(RUN))
     shown = cohort("coordinator", "status", home / "centre").output
     assert "running" in shown and "1/4" in shown and "7.0 MB" in shown
-    assert json.loads(cohort("coordinator", "status", home / "centre", "--json").output) == [RUN]
+    told = json.loads(cohort("coordinator", "status", home / "centre", "--json").output)
+    assert told == [{**RUN, "awaited": {}}]
 
 
 # -- Flower's programs --------------------------------------------------------------------------
