@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ciphercohort.cli import options
+from ciphercohort.cli.brief import Commands
 from ciphercohort.cli.console import FAILED, refusals, say, stdout
 from ciphercohort.cli.evaluate import Colluders, Delta, Epsilon, HoweverNoisy, Threshold
 from ciphercohort.job.config import DEFAULT_DELTA, DEPLOY
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 else:
     Coordinator = Any  # read where options are made
 
-coordinator_app = typer.Typer(
+coordinator_app = Commands(
     no_args_is_help=True, help="The coordinating centre of a run across machines: SuperLink, runs."
 )
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The coordinator's folder.")]

@@ -11,6 +11,7 @@ from typing import Annotated, Any, TypeVar, cast
 import typer
 
 from ciphercohort.cli import options
+from ciphercohort.cli.brief import Commands
 from ciphercohort.cli.console import refusals, say, stdout
 from parties.launch import no_core_files
 from protocols.errors import ParameterError
@@ -18,10 +19,10 @@ from protocols.exchange.validity import day
 from protocols.names import DEFAULT_COLLUDERS
 from protocols.words import count
 
-party_app = typer.Typer(
+party_app = Commands(
     no_args_is_help=True, help="One data owner of a run across machines: agent, relay, consent."
 )
-peers_app = typer.Typer(
+peers_app = Commands(
     no_args_is_help=True, help="The other parties that this owner knows; a plan has no others."
 )
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The party's folder.")]

@@ -106,7 +106,7 @@ class Coordinator(Background):
             serverappio: bound for own processes.
             step_seconds: longest wait for one step.
             session_seconds: longest run.
-            options: of `cohort coordinator init --help`, by name; epsilon = 1 against one
+            options: of `cohort coordinator init --help-all`, by name; epsilon = 1 against one
                 colluding party unless another promise or `no_privacy=True` is given.
 
         Raises:
