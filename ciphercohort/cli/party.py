@@ -297,11 +297,12 @@ def status(folder: Folder, as_json: options.AsJson = False, debug: options.Debug
         from ciphercohort.deploy.party import Party
 
         party = Party(folder)
-        typer.echo(f"the centre's certificate: until {day(party.certificate_until())}", err=as_json)
-        found = party.status()
+        until = party.certificate_until()
         if as_json:
-            typer.echo(json.dumps(found))
+            typer.echo(json.dumps({**party.status(), "certificate_until": until.isoformat()}))
             return
+        typer.echo(f"the centre's certificate: until {day(until)}")
+        found = party.status()
         words = (
             f"session {found['session']}, answered {found['step'] or 'nothing'}; nothing was asked "
             f"for {found['silent_seconds']:.0f} s"
