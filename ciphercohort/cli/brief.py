@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
@@ -11,8 +11,7 @@ from typer.core import TyperCommand, TyperOption
 
 MOST = 10
 Command = TypeVar("Command", bound=Callable[..., Any])
-_STUDY = ("out", "data", "label", "schema", "protocol", "parties", "colluders", "epsilon", "seeds")
-FEW: Mapping[str, tuple[str, ...]] = {
+FEW: dict[str, tuple[str, ...]] = {
     "simulate": (
         *("data", "label", "schema", "parties", "split", "model", "protocol", "epsilon"),
         *("no_privacy", "out"),
@@ -24,13 +23,6 @@ FEW: Mapping[str, tuple[str, ...]] = {
     "evaluate": (
         *("data", "model", "rows", "parties", "split", "epsilon", "colluders", "threshold"),
         *("sites", "out"),
-    ),
-    "describe": (
-        *("data", "by", "sites", "schema", "exclude", "parties", "split", "epsilon", "least"),
-        "out",
-    ),
-    "survival": (
-        *("data", "time", "event", "model", "by", "strata", "schema", "parties", "split", "out"),
     ),
     "schema init": (
         *("label", "target", "positive", "exclude", "scaling", "missing", "weight", "offset"),
@@ -44,22 +36,12 @@ FEW: Mapping[str, tuple[str, ...]] = {
         *("model", "rows", "parties", "threshold", "sites", "epsilon", "delta", "colluders"),
         "session",
     ),
-    "coordinator survival": (
-        *("model", "by", "strata", "curves", "grid", "tau", "least", "epsilon", "colluders"),
-        "session",
-    ),
     "party init": (
         *("invitation", "data", "name", "consent", "max_epsilon", "min_colluders"),
         *("budget_epsilon", "protocol", "passphrase_file", "keyring"),
     ),
-    "audit privacy": (
-        *("rows", "features", "parties", "colluders", "epsilon", "update", "iterations", "runs"),
-        *("coalition", "as_json"),
-    ),
-    "study noise": (*_STUDY, "profile"),
-    "study accuracy": (*_STUDY, "update"),
 }
-"""What `--help` of a command shows, of those that have more; a command that is not here has few."""
+"""What `--help` of a command shows, of those that have more; rooms add those of their own."""
 
 
 class Commands(typer.Typer):
