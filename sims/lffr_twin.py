@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from protocols.lffr.plan import LffrPlan
 from protocols.models.lffr import slope_of_loss
-from protocols.rows.lffr_plan import LffrPlan
 
 Array = NDArray[np.float64]
 

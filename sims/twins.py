@@ -26,12 +26,12 @@ from parties.kernel.integers.symmetric import square
 from parties.verifier.objectives import open_contributor
 from protocols.errors import ParameterError
 from protocols.gram.plan import GramPlan
-from protocols.model.lffr_plan import LffrModelPlan
+from protocols.lffr.home_plan import LffrModelPlan
+from protocols.lffr.plan import LffrPlan
 from protocols.model.plan import ModelPlan
 from protocols.models.registry import model_named
 from protocols.plan.run_plan import RunPlan
 from protocols.privacy.calibrate.whitened import Moment
-from protocols.rows.lffr_plan import LffrPlan
 from protocols.rows.plan import RowsPlan
 from protocols.sums.objectives import RowObjective
 from protocols.sums.plain import run_in_plain

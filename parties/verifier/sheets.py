@@ -20,10 +20,10 @@ from parties.kernel.sums.row_functions import OwnCode
 from parties.kernel.sums.sheet import SumsRound, SumsSheet
 from protocols.errors import PolicyError
 from protocols.gram.plan import GramPlan
+from protocols.lffr.plan import LffrPlan
 from protocols.model.plan import ModelPlan
 from protocols.models.improved_lffr import ImprovedLffr
 from protocols.plan.circuit_plan import CircuitPlan, Packed
-from protocols.rows.lffr_plan import LffrPlan
 from protocols.sums.objectives import DualObjective, RowObjective
 from protocols.sums.one_sum import OneSum
 from protocols.sums.plan import GradientPlan

@@ -35,10 +35,10 @@ from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
 from protocols.ckks.shared_keys import ENCODED_ROWS
 from protocols.exchange.messages import Exchange
 from protocols.gram.plan import GramPlan
+from protocols.lffr.plan import LffrPlan
 from protocols.model.plan import ModelPlan
 from protocols.model.protocol import Given
 from protocols.numerics.approximation import Polynomial
-from protocols.rows.lffr_plan import LffrPlan
 from protocols.rows.plan import RowsPlan
 from protocols.rows.protocol import circuit_of
 from protocols.words import size

@@ -12,7 +12,7 @@ What the bounds take for granted: every owner's rows have at most the norm that 
 (its own encoder sees to that), and everybody evaluates the plan. A coordinator that deviates, or an
 owner that encrypts other values than its rows, is not covered.
 
-The proofs are in `row_slots`, `lffr_slots` and `gram_slots`. They bound exact arithmetic; MARGIN
+The proofs are in `slots.py` of rows, lffr and gram. They bound exact arithmetic; MARGIN
 covers what encryption adds. The worst data of `test_slot_bounds.py` attain between a sixteenth of
 them and all.
 """

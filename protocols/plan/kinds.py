@@ -14,9 +14,9 @@ from protocols.plan.run_plan import RunPlan, check_version
 KINDS: Mapping[str, str] = {
     "rows": "protocols.rows.plan:RowsPlan",
     "model": "protocols.model.plan:ModelPlan",
-    "model-lffr": "protocols.model.lffr_plan:LffrModelPlan",
+    "model-lffr": "protocols.lffr.home_plan:LffrModelPlan",
     "gram": "protocols.gram.plan:GramPlan",
-    "lffr": "protocols.rows.lffr_plan:LffrPlan",
+    "lffr": "protocols.lffr.plan:LffrPlan",
     "gradients": "protocols.sums.plan:GradientPlan",
 }
 

@@ -16,10 +16,10 @@ from protocols.ckks.circuits.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.evaluation import CkksContext, unload
 from protocols.exchange.messages import Exchange
 from protocols.gram.training import GramCircuit
+from protocols.lffr.training import LffrCircuit
 from protocols.names import ENCRYPTED_ROWS
 from protocols.plan.circuit_plan import CircuitPlan
 from protocols.plan.protocol import Protocol, Step, Watch, Weights
-from protocols.rows.lffr_training import LffrCircuit
 from protocols.rows.training import RowsCircuit
 from protocols.steps import contribute, cover, decrypt, keygen, refresh, second_moment, workers
 from protocols.steps.confirmed import View

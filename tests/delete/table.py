@@ -131,8 +131,7 @@ ROOMS: Mapping[str, Room] = {
     "lffr": Room(
         has=(
             "protocols/models/lffr.py",
-            "protocols/model/lffr_plan.py",
-            "protocols/rows/lffr_*.py",
+            "protocols/lffr",
             "protocols/ckks/circuits/lffr.py",
             "protocols/privacy/certificates/lffr.py",
             "sims/lffr_twin.py",

@@ -13,7 +13,8 @@ from protocols.errors import ParameterError
 from protocols.gram.contributions import layout_for, row_sum_bound
 from protocols.gram.plan import GramPlan
 from protocols.gram.training import LEVELS
-from protocols.model.lffr_plan import LffrModelPlan
+from protocols.lffr.home_plan import LffrModelPlan
+from protocols.lffr.plan import LffrPlan, fixed_hessian_of
 from protocols.models.gram_models import gram_model
 from protocols.models.lffr import CURVATURE, PAPER_LINK
 from protocols.models.lffr import curvature as steepest_slope
@@ -28,7 +29,6 @@ from protocols.privacy.certificates.certificate import Certificate
 from protocols.privacy.certificates.gram import GramRelease
 from protocols.privacy.certificates.lffr import LffrSetting, row_bound
 from protocols.rows.curvature import Curvature, largest_row_sum
-from protocols.rows.lffr_plan import LffrPlan, fixed_hessian_of
 from protocols.updates.registry import rule_named
 
 DEFAULT_ROUNDS = 30

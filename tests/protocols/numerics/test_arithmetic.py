@@ -14,13 +14,13 @@ from protocols.ckks.circuits.choice import smallest_mask_bits
 from protocols.ckks.circuits.errors import slot_std
 from protocols.ckks.flooding import Flooding
 from protocols.errors import ParameterError
+from protocols.lffr.plan import LffrPlan
 from protocols.models.registry import REGRESSIONS, model_named
 from protocols.numerics import arithmetic
 from protocols.plan.circuit_plan import CircuitPlan
 from protocols.privacy.calibrate.calibration import calibrate
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.search.search import find_setting
-from protocols.rows.lffr_plan import LffrPlan
 from tests.support.flooding import norm
 from tests.support.helpers import log2_error, make_data, make_plan, plain_weights
 from tests.support.joint import encrypted_weights

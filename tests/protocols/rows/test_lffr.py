@@ -16,13 +16,13 @@ from protocols.ckks.circuits.choice import choose_parameters
 from protocols.ckks.circuits.lffr import LFFR_LEVELS
 from protocols.ckks.parameters import CkksParameters
 from protocols.errors import DataError, ParameterError, PolicyError
+from protocols.lffr.plan import LffrPlan, fixed_hessian_of
 from protocols.models.lffr import CURVATURE, PAPER_LINK
 from protocols.numerics.approximation import sigmoid_approximation
 from protocols.plan.protocol import sequence
 from protocols.plan.run_plan import PrivacyPlan
 from protocols.privacy.laws.seeded import SeededRandomness
 from protocols.rows.curvature import largest_row_sum
-from protocols.rows.lffr_plan import LffrPlan, fixed_hessian_of
 from protocols.steps.contribute import check_outputs
 from protocols.steps.decrypt import release_error_std
 from sims.lffr_twin import run_lffr_twin

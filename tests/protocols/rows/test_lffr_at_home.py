@@ -14,14 +14,14 @@ import pytest
 from scipy import optimize
 
 from protocols.errors import ParameterError
-from protocols.model.lffr_plan import LffrModelPlan
+from protocols.lffr.home_plan import LffrModelPlan
+from protocols.lffr.plan import LffrPlan
+from protocols.lffr.slots import LffrCourse
 from protocols.models.lffr import PAPER_LINK, slope_of_loss
 from protocols.privacy.calibrate.calibration import calibrate
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.laws.shares import NoiseSplit
 from protocols.privacy.loss.budget import Budget
-from protocols.rows.lffr_plan import LffrPlan
-from protocols.rows.lffr_slots import LffrCourse
 from protocols.rows.slots import norms
 from sims.lffr_twin import run_lffr_twin
 from tests.protocols.model.test_linear_at_home import (

@@ -16,7 +16,7 @@ from protocols.ckks.circuits.lffr import LffrGradient
 from protocols.ckks.circuits.rows import REFRESH_LEVEL, Preconditioner
 from protocols.ckks.evaluation import CkksContext
 from protocols.exchange.messages import Exchange
-from protocols.rows.lffr_plan import LffrPlan
+from protocols.lffr.plan import LffrPlan
 from protocols.rows.training import refresh_sums
 from protocols.steps.contribute import Opened, collect
 from protocols.steps.precondition import precondition

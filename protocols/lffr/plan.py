@@ -31,6 +31,7 @@ from protocols.ckks.circuits.rows import MASK_VALUE
 from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.errors import ParameterError
+from protocols.lffr import slots as lffr_slots
 from protocols.models.lffr import CURVATURE, Lffr
 from protocols.numerics.approximation import Polynomial
 from protocols.numerics.inverse import MAX_RATIO
@@ -39,7 +40,6 @@ from protocols.plan.circuit_plan import CircuitPlan, ColumnMaps, Packed, check_d
 from protocols.privacy.certificates.lffr import LffrSetting, of_plan, row_bound
 from protocols.privacy.laws.randomness import RandomSource
 from protocols.privacy.laws.shares import gaussian_shares
-from protocols.rows import lffr_slots
 from protocols.rows.curvature import Curvature
 from protocols.steps.precondition import LEVELS, relative_error
 from protocols.words import Fact, count, link_facts, number, target_facts

@@ -15,12 +15,12 @@ from typing import Any, ClassVar
 from protocols.ckks.circuits.lffr import LffrUnits, cubic
 from protocols.ckks.circuits.rows_at_home import lffr_levels, rounding_gain, steepest
 from protocols.errors import ParameterError
+from protocols.lffr import slots as lffr_slots
 from protocols.model.plan import Array, ModelPlan
 from protocols.models.lffr import Lffr, slope_of_loss
 from protocols.numerics.approximation import Polynomial
 from protocols.numerics.slot_bounds import SlotBounds
 from protocols.privacy.certificates.lffr import LffrSetting, of_plan, row_bound
-from protocols.rows import lffr_slots
 from protocols.updates.momentum import GradientDescent, Nesterov
 from protocols.updates.update import Update
 from protocols.words import Fact, target_facts

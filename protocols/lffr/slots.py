@@ -46,8 +46,8 @@ from protocols.rows.slots import (
 )
 
 if TYPE_CHECKING:
-    from protocols.model.lffr_plan import LffrModelPlan
-    from protocols.rows.lffr_plan import LffrPlan
+    from protocols.lffr.home_plan import LffrModelPlan
+    from protocols.lffr.plan import LffrPlan
 
 
 Floats = NDArray[np.float64]
