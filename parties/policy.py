@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from parties.kernel.private import Terms
 from parties.kernel.rooms import COVER, EVERY, GRAM, check_protocols, refused
 from protocols.errors import ParameterError, PolicyError
+from protocols.plan import kinds
 
 if TYPE_CHECKING:
     from protocols.plan.run_plan import RunPlan
@@ -189,7 +190,7 @@ class Policy:
         Raises:
             PolicyError: names the bound, stated and proven, or what a run without proof risks.
         """
-        found, stated = plan.slot_bounds(norm_bound), plan.slot_bound
+        found, stated = kinds.slot_bounds(plan, norm_bound), plan.slot_bound
         if found is None:
             return
         own = found.largest

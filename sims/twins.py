@@ -30,6 +30,7 @@ from protocols.lffr.home_plan import LffrModelPlan
 from protocols.lffr.plan import LffrPlan
 from protocols.model.plan import ModelPlan
 from protocols.models.registry import model_named
+from protocols.plan import kinds
 from protocols.plan.run_plan import RunPlan
 from protocols.privacy.calibrate.whitened import Moment
 from protocols.rows.plan import RowsPlan
@@ -101,7 +102,7 @@ def _far(plan: RunPlan, data: PreparedData, weights: Floats) -> tuple[str, ...]:
     if found is None or found.errors <= MOST_ERRORS:
         return ()
     return (
-        f"{FAR}: after {plan.rounds} iterations of {plan.figures()['update']} "
+        f"{FAR}: after {plan.rounds} iterations of {kinds.figures(plan)['update']} "
         f"{found.words(data.schema.feature_names, weights, best)}; take --inference, which ends at "
         "the maximum, more --iterations, or leave --update and --ridge out",
     )
@@ -223,7 +224,7 @@ def _more(
     """
     rounds = tried = plan.rounds
     # Steps of the barrier follow from the number of iterations.
-    doublings = 0 if plan.figures()["update"] == "barrier" else DOUBLINGS
+    doublings = 0 if kinds.figures(plan)["update"] == "barrier" else DOUBLINGS
     for more in (rounds << k for k in range(1, doublings + 1)):
         if more * times * (data.rows.size + OVERHEAD) > MOST_WORK:
             break

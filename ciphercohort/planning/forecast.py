@@ -18,6 +18,7 @@ from protocols.ckks.flooding import STATISTICAL_SECURITY_BITS
 from protocols.costs import counts
 from protocols.exchange.serialise import to_plain
 from protocols.model.plan import ModelPlan
+from protocols.plan import kinds
 from protocols.plan.circuit_plan import CircuitPlan
 from protocols.plan.protocol import protocol_of
 from protocols.plan.run_plan import RunPlan
@@ -96,7 +97,7 @@ class Forecast(Shown):
             "parties": len(plan.members),
             "protocol": plan.protocol,
             "model": plan.model,
-            "update": dict(getattr(plan, "update", {"kind": plan.figures()["update"]})),
+            "update": dict(getattr(plan, "update", {"kind": kinds.figures(plan)["update"]})),
             "iterations": plan.rounds,
             "conditions": [],
             "binding": None,
@@ -140,7 +141,7 @@ class Forecast(Shown):
 def _encryption(plan: RunPlan, norm_bound: float) -> dict[str, Any]:
     """Ring, keys, what masks hide and what the decryption adds."""
     if isinstance(plan, GradientPlan):
-        return {"sums": {**plan.figures(), "error_bound": plan.cipher.error_bound}}
+        return {"sums": {**kinds.figures(plan), "error_bound": plan.cipher.error_bound}}
     circuit = cast(CircuitPlan, plan)
     params = circuit.ckks
     body: dict[str, Any] = {

@@ -23,6 +23,7 @@ from protocols.gram.plan import GramPlan
 from protocols.lffr.plan import LffrPlan
 from protocols.model.plan import ModelPlan
 from protocols.models.improved_lffr import ImprovedLffr
+from protocols.plan import kinds
 from protocols.plan.circuit_plan import CircuitPlan, Packed
 from protocols.sums.objectives import DualObjective, RowObjective
 from protocols.sums.one_sum import OneSum
@@ -94,8 +95,8 @@ def keys_sheet(plan: CircuitPlan) -> KeysSheet:
         refreshes=tuple(len(plan.column_maps(k)) for k in range(len(plan.refreshes))),
         shown=tuple(np.flatnonzero(plan.shown).tolist()),
         coordinates=len(plan.shown),
-        shown_error=plan.shown_error_std(),
-        error=plan.model_error_std(),
+        shown_error=kinds.shown_error_std(plan),
+        error=kinds.model_error_std(plan),
         decryptions=plan.decryptions,
     )
 

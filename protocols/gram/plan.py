@@ -9,7 +9,6 @@ decrypt             the final model, once                                     `d
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -18,18 +17,15 @@ from numpy.typing import NDArray
 
 from parties.kernel.gram.sums import GramSums, gram_sums
 from protocols.errors import ParameterError
-from protocols.gram import slots as gram_slots
 from protocols.gram.contributions import UNIT, GramTask
-from protocols.gram.training import model_error_std, refresh_schedule, shown_error_std
+from protocols.gram.training import refresh_schedule
 from protocols.models.gram_models import GramModel, gram_model
 from protocols.numerics import arithmetic
-from protocols.numerics.slot_bounds import SlotBounds
 from protocols.plan.circuit_plan import CircuitPlan, Packed
 from protocols.privacy.certificates.gram import GramRelease
 from protocols.privacy.laws.randomness import RandomSource
 from protocols.privacy.laws.shares import gaussian_shares
 from protocols.privacy.loss.budget import Budget
-from protocols.words import Fact, count, target_facts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -126,23 +122,11 @@ class GramPlan(CircuitPlan):
         """Weights are encrypted as W / UNIT."""
         return UNIT
 
-    def slot_bounds(self, norm_bound: float) -> SlotBounds:
-        """See `gram_slots`."""
-        return gram_slots.bounds(self, norm_bound)
-
-    def model_error_std(self) -> float:
-        """Bound on the noise of the encrypted model before its decryption, per coefficient."""
-        return model_error_std(self.task)
-
     @property
     def shown(self) -> NDArray[np.bool_]:
         """Slots of the weights."""
         found: NDArray[np.bool_] = self.task.layout.released() > 0
         return found
-
-    def shown_error_std(self) -> float:
-        """Of the weights alone, without the mask."""
-        return shown_error_std(self.task)
 
     def draw_noise(self, randomness: RandomSource) -> NDArray[np.float64]:
         """One party's noise on the mean sums, shape (noise_size,); zeros without privacy."""
@@ -171,13 +155,6 @@ class GramPlan(CircuitPlan):
         if self.whitening is None:
             return weights
         return np.asarray(np.array(self.whitening.matrix) @ weights)
-
-    @property
-    def decoded_gain(self) -> float:
-        """The longest row of the whitening's matrix."""
-        if self.whitening is None:
-            return 1.0
-        return float(np.linalg.norm(np.array(self.whitening.matrix), axis=1).max())
 
     def contribution(
         self,
@@ -220,26 +197,3 @@ class GramPlan(CircuitPlan):
             ridge=self.ridge,
             sigma=privacy.sigma,
         )
-
-    def figures(self) -> dict[str, Any]:
-        """The iteration, then the encryption."""
-        own = {"update": "fixed-hessian", "outputs": self.outputs, "ridge": self.ridge}
-        return {**own, **CircuitPlan.figures(self)}
-
-    def training_facts(self) -> Iterator[Fact]:
-        """The iteration and what it fits."""
-        rate = (
-            "each coefficient at the rate that a bound on its curvature, computed under "
-            "encryption, allows"
-            if self.task.row_sums
-            else "all coefficients at the rate that a public bound on the curvature allows"
-        )
-        kind = "accelerated (Chebyshev) descent" if self.accelerated else "gradient descent"
-        yield (
-            "Update",
-            f"fixed Hessian, {count(self.rounds, 'iteration')}",
-            f"{kind} on encrypted sums, whose cost does not depend on the rows; {rate}",
-        )
-        yield from self.whitening_facts()
-        yield from target_facts(self.ridge, self.outputs)
-        yield from self.fitted.facts()

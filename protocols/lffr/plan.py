@@ -17,32 +17,26 @@ Party p encrypts x_i, twice, and x_i (1/2 - y_io) / A into its own columns, in t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.kernel.rows.curvature import LIFT
-from protocols.ckks.circuits.errors import MARGIN, error_std, few_margin
-from protocols.ckks.circuits.lffr import KINDS, LFFR_LEVELS, LffrUnits, OutputLayout, cubic
+from protocols.ckks.circuits.lffr import LFFR_LEVELS, LffrUnits, OutputLayout, cubic
 from protocols.ckks.circuits.rows import MASK_VALUE
 from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.errors import ParameterError
-from protocols.lffr import slots as lffr_slots
 from protocols.models.lffr import CURVATURE, Lffr
 from protocols.numerics.approximation import Polynomial
 from protocols.numerics.inverse import MAX_RATIO
-from protocols.numerics.slot_bounds import SlotBounds
 from protocols.plan.circuit_plan import CircuitPlan, ColumnMaps, Packed, check_depth
 from protocols.privacy.certificates.lffr import LffrSetting, of_plan, row_bound
 from protocols.privacy.laws.randomness import RandomSource
 from protocols.privacy.laws.shares import gaussian_shares
 from protocols.rows.curvature import Curvature
-from protocols.steps.precondition import LEVELS, relative_error
-from protocols.words import Fact, count, link_facts, number, target_facts
+from protocols.steps.precondition import LEVELS
 
 Array = NDArray[np.float64]
 # Of the widest range that is inverted: its end is the offset and what rows add.
@@ -186,64 +180,10 @@ class LffrPlan(CircuitPlan):
         """Weights are encrypted as W / R, R the link's radius."""
         return self.link.radius
 
-    def slot_bounds(self, norm_bound: float) -> SlotBounds:
-        """See `lffr_slots`."""
-        return lffr_slots.bounds(self, norm_bound)
-
-    def model_error_std(self) -> float:
-        """Bound on the noise of the encrypted model before its decryption, per coefficient.
-
-        As in `rows`, but the last refresh, which adds one rounding, keeps one of B columns of what
-        was there before: k of S slots. An iteration rounds once in the refresh, and in each column
-        the product, the noise and the ridge's share, MASK_VALUE sqrt(B) each in the sum.
-        Where b_k >= low + 0.155 t, t the mean |x_k|:
-
-        - 1 / b_k errs by a few roundings relative to itself (`precondition`), |grad_k| <= 8/27 t,
-          so that a step errs by at most 2 of them;
-        - noise in c x moves z by |w| / c <= R / c of it, a slope by 0.2 of that, and a step by at
-          most sqrt(t) / b_k <= 1 / (2 sqrt(0.155 low)) of its mean over rows;
-        - noise in the lifted c x moves a step by at most (1/2) / low / LIFT / c of its mean, and in
-          the lifted label terms by |A| / c as much, A that of `units`, empty columns included;
-        - noise in a side column moves a step by MASK_VALUE of it.
-        """
-        return self._error_std(1 / math.sqrt(self.layout.block_size))
-
     @property
     def shown(self) -> NDArray[np.bool_]:
         """Slots of the weights."""
         return self.layout.heads(1.0) > 0
-
-    def shown_error_std(self) -> float:
-        """All that a head has, of which there are few."""
-        return self._error_std(1.0, few_margin(self.model_size))
-
-    def _error_std(self, kept: float, margin: float = MARGIN) -> float:
-        """kept: of what was there before the last refresh."""
-        size, units, rows = self.layout.block_size, self.units, self.num_rows
-        path, root = self.learning_rate * self.rounds, math.sqrt(self.rounds)
-        rounding = root * math.hypot(1.0, 2 * MASK_VALUE * math.sqrt(size))
-        weight, side = 1.0, MASK_VALUE * root
-        if self.curvature:
-            relative = relative_error(self.curvature, self.ckks, len(self.members))
-            rounding += 2 * path * relative / self.unit
-            weight, side = 1 / (2 * math.sqrt(CURVATURE * self.curvature.offset)), 0.0
-        lifted = self.largest_step / (2 * LIFT * self.unit * self.learning_rate)
-        columns = size * (self.layout.num_data_ciphertexts // KINDS)
-        terms = lifted * units.leading * math.sqrt(columns) / rows
-        moved = (
-            path / units.row_scale * math.hypot((0.2 * weight + lifted) / math.sqrt(rows), terms)
-        )
-        return error_std(
-            self.ckks,
-            len(self.members),
-            rounding_gain=math.hypot(1.0, rounding * kept),
-            row_gain=math.hypot(moved, side) * kept,
-            margin=margin,
-        )
-
-    def iterate_error_std(self) -> float:
-        """Of which the last refresh keeps one of B columns."""
-        return math.sqrt(self.layout.block_size) * self.model_error_std()
 
     def privacy_setting(self, norm_bound: float) -> LffrSetting:
         """What `lffr_certificate` judges, for rows of this norm.
@@ -265,24 +205,3 @@ class LffrPlan(CircuitPlan):
         *rows, side = values
         data = self.layout.pack_data(rows, self.party_index(party))
         return {"ciphertexts": list(data)}, [*data.values(), *self.layout.pack_side(side)]
-
-    def figures(self) -> dict[str, Any]:
-        """The iteration, then the encryption."""
-        return {
-            "update": "fixed-hessian" if self.curvature else "gd",
-            "degree": self.link.degree,
-            "outputs": self.outputs,
-            "ridge": self.ridge,
-            **CircuitPlan.figures(self),
-        }
-
-    def training_facts(self) -> Iterator[Fact]:
-        """The iteration and what it fits."""
-        kind, rate = "gd", f"learning rate {number(self.learning_rate)}"
-        if self.curvature:
-            kind = "fixed Hessian"
-            rate = "each coefficient at the rate that a bound on its curvature allows"
-        update = f"{kind}, {count(self.rounds, 'iteration')}"
-        yield "Update", update, f"gradient descent on encrypted rows; {rate}"
-        yield from target_facts(self.ridge, self.outputs)
-        yield from link_facts(self.link, self.fitted.link_error(self.link), *self.fitted.stand_in)

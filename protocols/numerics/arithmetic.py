@@ -33,6 +33,7 @@ from protocols.ckks.circuits.errors import slot_std
 from protocols.ckks.flooding import STATISTICAL_SECURITY_BITS
 from protocols.errors import ParameterError
 from protocols.numerics.slot_bounds import LARGEST_SLOT
+from protocols.plan import kinds
 from protocols.plan.circuit_plan import CircuitPlan
 
 TAIL = 9.0
@@ -71,7 +72,7 @@ def counted(plan: CircuitPlan, norm_bound: float) -> dict[str, Any]:
 
 def error_of(plan: CircuitPlan) -> float:
     """e_ckks of a plan, per coordinate of the gradient's sum."""
-    slot = slot_std(plan.ckks, plan.iterate_error_std())
+    slot = slot_std(plan.ckks, kinds.iterate_error_std(plan))
     return TAIL * plan.unit * slot / plan.learning_rate_per_row
 
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -65,6 +65,10 @@ class SlotBounds:
         """From bounds of exact arithmetic."""
         wide = tuple(bound * MARGIN for bound in refreshes)
         return cls(refreshes=wide, release=release * MARGIN, proof=proof, failure=failure)
+
+    def paired(self) -> SlotBounds:
+        """Where two features share a slot of a refresh."""
+        return replace(self, refreshes=tuple(2 * bound for bound in self.refreshes))
 
     @property
     def largest(self) -> float | None:

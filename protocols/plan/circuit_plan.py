@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeVar
 
@@ -15,12 +14,11 @@ from protocols.ckks.circuits.choice import smallest_room
 from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.parameters import CkksParameters
 from protocols.errors import ParameterError
-from protocols.numerics.slot_bounds import LARGEST_SLOT, SlotBounds
+from protocols.numerics.slot_bounds import LARGEST_SLOT
 from protocols.numerics.whitening import Whitening
 from protocols.plan.run_plan import PrivacyPlan, RunPlan
 from protocols.privacy.laws.randomness import RandomSource
 from protocols.privacy.laws.shares import NoiseSplit
-from protocols.words import ATTACK, Fact, count, number
 
 Plan = TypeVar("Plan", bound="CircuitPlan")
 # One for each ciphertext of a refresh, None for one that is only refreshed.
@@ -110,19 +108,6 @@ class CircuitPlan(RunPlan):
         colluders = promised.colluders if promised else 0
         return NoiseSplit(parties=len(self.members), colluders=colluders)
 
-    def remarks(self) -> Iterator[str]:
-        """What came before."""
-        if self.whitening is None:
-            return
-        what = f"the second moment that plan {self.moment_plan[:16]} released"
-        if self.moment_privacy is not None:
-            yield (
-                f"rows are whitened by {what} at epsilon={self.moment_privacy.epsilon:g}, for "
-                "which a ledger has been charged; this training itself has no noise"
-            )
-        else:
-            yield f"this includes {what}; a ledger has been charged for that part already"
-
     def to_dict(self) -> dict[str, Any]:
         """Plans without these fields have the digests that they had before there were any."""
         plain = RunPlan.to_dict(self)
@@ -130,31 +115,6 @@ class CircuitPlan(RunPlan):
         if self.whitening is None and not self.states_whitening:
             unused += ["whitening", "moment_plan"]
         return {name: value for name, value in plain.items() if name not in unused}
-
-    def whitening_facts(self) -> Iterator[Fact]:
-        """Of rows that are whitened."""
-        if self.whitening is None:
-            return
-        yield (
-            "Whitening",
-            f"Λ = {number(self.whitening.spectrum)}",
-            "bound on the rows' second moment along any axis, after a public change of "
-            "coordinates: steps may be several times 1 / Λ",
-        )
-        if self.moment_privacy is not None:
-            moment = self.moment_privacy
-            yield (
-                "Second moment",
-                f"ε = {moment.epsilon:g}, δ = {moment.delta:g}",
-                "promise of the noisy sum that rows are whitened by, even if "
-                f"the coordinator and {count(moment.colluders, 'party')} pool all they see; "
-                "training itself has no noise, and this takes nothing from the model",
-            )
-
-    @property
-    def released(self) -> str:
-        """The model alone."""
-        return "the trained coefficients, nothing else"
 
     @property
     def decryptions(self) -> int:
@@ -200,15 +160,6 @@ class CircuitPlan(RunPlan):
         """What refresh `step` applies to each ciphertext on its way."""
         return (None,) * self.refreshes[step]
 
-    @abstractmethod
-    def slot_bounds(self, norm_bound: float) -> SlotBounds:
-        """Of every refresh and of the release, proven for rows of norm at most `norm_bound`."""
-        ...
-
-    def with_slot_bound(self: Plan, norm_bound: float) -> Plan:
-        """The plan that states what is proven."""
-        return replace(self, slot_bound=self.slot_bounds(norm_bound).largest)
-
     @property
     def coefficient_bound(self) -> float | None:
         """Of a refreshed or decrypted polynomial's coefficients; None: nothing is proven."""
@@ -245,28 +196,16 @@ class CircuitPlan(RunPlan):
 
     @property
     def decoded_gain(self) -> float:
-        """Std of a released weight's error over that of the decrypted ones."""
-        return 1.0
-
-    @abstractmethod
-    def model_error_std(self) -> float:
-        """Bound on the noise of the encrypted model before its decryption, per coefficient."""
-        ...
+        """Std of a released weight's error over that of the decrypted ones: the longest row."""
+        if self.whitening is None:
+            return 1.0
+        return float(np.linalg.norm(np.array(self.whitening.matrix), axis=1).max())
 
     @property
     @abstractmethod
     def shown(self) -> NDArray[np.bool_]:
         """Slots whose real parts are released, or coefficients: see `ckks.flooding`."""
         ...
-
-    @abstractmethod
-    def shown_error_std(self) -> float:
-        """Bound on the noise of these, in an orthonormal basis [integer units]."""
-        ...
-
-    def iterate_error_std(self) -> float:
-        """`model_error_std` of any iterate; larger where the release keeps a part of it."""
-        return self.model_error_std()
 
     @abstractmethod
     def draw_noise(self, randomness: RandomSource) -> NDArray[np.float64]:
@@ -276,54 +215,6 @@ class CircuitPlan(RunPlan):
     @abstractmethod
     def place(self, party: str, *values: NDArray[np.float64]) -> Packed:
         """Slots in which the numbers of `kernel.packed.values` stand; nothing is computed."""
-        ...
-
-    def figures(self) -> dict[str, Any]:
-        """Of the encryption."""
-        names = ("ring_dim", "depth", "scale_bits", "log_qp")
-        return {name: getattr(self.ckks, name) for name in names}
-
-    def facts(self) -> Iterator[Fact]:
-        """Threshold CKKS, then the training's own."""
-        ckks = self.ckks
-        broken = "INSECURE: no security at all; whoever sees a ciphertext may read it"
-        yield "Security", f"{ckks.security_bits} bits", ATTACK if ckks.security_bits else broken
-        yield (
-            "Ring dimension n",
-            f"{ckks.ring_dim:,}",
-            f"a ciphertext packs n/2 = {ckks.num_slots:,} numbers; larger is safer and slower",
-        )
-        yield (
-            "Depth",
-            f"{ckks.depth} levels",
-            "multiplications in a row before an encrypted number has to be refreshed",
-        )
-        digits = math.floor(ckks.scale_bits * math.log10(2))
-        yield (
-            "Scale",
-            f"2^{ckks.scale_bits}",
-            f"numbers are stored as multiples of 2^-{ckks.scale_bits}, some {digits} decimal "
-            "places",
-        )
-        bound = f"security at this ring allows {ckks.max_log_qp} bits at most"
-        bound = bound if ckks.max_log_qp else "no secure bound is tabled for a ring this small"
-        yield "log₂ QP", f"{ckks.log_qp} bits", f"size of the largest modulus; {bound}"
-        covered = "" if self.cover is None else f"; any {self.cover} could stand in for the others"
-        yield (
-            "Keys withstand",
-            count(self.key_colluders, "colluding party"),
-            f"more of them, with the coordinator, could read everybody's rows{covered}",
-        )
-        yield from self.training_facts()
-        yield (
-            "Features",
-            f"{self.num_features} per row",
-            "columns after expanding categories, and a constant one for the intercept",
-        )
-
-    @abstractmethod
-    def training_facts(self) -> Iterator[Fact]:
-        """The iteration."""
         ...
 
     def fit_messages(self: Plan, most: int) -> Plan:

@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeVar
 
@@ -19,10 +19,8 @@ import msgspec
 from protocols.errors import ParameterError
 from protocols.exchange.serialise import to_plain
 from protocols.names import ENCRYPTED_ROWS
-from protocols.numerics.slot_bounds import SlotBounds
 from protocols.plan.held_out import HeldOut
 from protocols.privacy.laws.shares import NoiseSplit
-from protocols.words import Fact
 
 Plan = TypeVar("Plan", bound="RunPlan")
 PLAN_VERSION = 8
@@ -210,10 +208,6 @@ class RunPlan(ABC):
         """
         return self.privacy is None
 
-    def remarks(self) -> Iterator[str]:
-        """What an owner who consents should know of other runs on the same rows."""
-        return iter(())
-
     @property
     def alone(self) -> tuple[str, ...]:
         """Parties of which a part is opened that is no sum with others' rows."""
@@ -255,26 +249,6 @@ class RunPlan(ABC):
     def cover(self) -> int | None:
         """So many parties can stand in for others that vanish; None: nobody can."""
         return None
-
-    def slot_bounds(self, norm_bound: float) -> SlotBounds | None:
-        """Of what masks hide, for rows of norm at most `norm_bound`; None: nothing is masked."""
-        return None
-
-    @property
-    @abstractmethod
-    def released(self) -> str:
-        """What everyone learns, in words."""
-        ...
-
-    @abstractmethod
-    def figures(self) -> dict[str, Any]:
-        """Of training and encryption, for summaries; all have update and ring_dim."""
-        ...
-
-    @abstractmethod
-    def facts(self) -> Iterator[Fact]:
-        """Encryption and iteration for a reader, one sentence each."""
-        ...
 
     def fit_messages(self: Plan, most: int) -> Plan:
         """The plan whose messages are at most so large, where that can be chosen [bytes]."""

@@ -10,7 +10,7 @@ contributes is in `objectives`. Error of an aggregate: `AggregateParameters.erro
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -44,7 +44,6 @@ from protocols.sums.objectives import (
 from protocols.sums.one_sum import OneSum
 from protocols.updates.registry import rounds_of, rule_from_dict
 from protocols.updates.update import Update
-from protocols.words import ATTACK, Fact, number, size
 
 Vector = NDArray[np.float64]
 ROUNDING_OF_SUM = 1e-3
@@ -118,14 +117,6 @@ class GradientPlan(RunPlan):
             _ = self.sum_setting()  # refuses what no certificate can be about
         _check_range(self)
 
-    @property
-    def released(self) -> str:
-        """Every sum."""
-        if isinstance(self.task, OneSum):
-            return self.task.released
-        noisy = "noisy " if self.privacy else ""
-        return f"the {noisy}sum of every round, and so the coefficients after every iteration"
-
     def drops(self, term: str) -> str:
         """Row by row the objective is weighted and shifted; the others say what they drop."""
         task = self.task
@@ -138,22 +129,6 @@ class GradientPlan(RunPlan):
         """A second moment announces the training that follows, an information its like."""
         own = self.privacy.epsilon if self.privacy else None
         return getattr(self.task, "epsilon_in_all", own) if self.privacy else None
-
-    def remarks(self) -> Iterator[str]:
-        """What parties count, what follows, and whose part is opened alone."""
-        task, own = self.task, self.privacy.epsilon if self.privacy else math.inf
-        if isinstance(task, MomentObjective) and own * (1 + ROUNDING_OF_SUM) >= task.epsilon_in_all:
-            yield (
-                "a training without noise is to follow on rows that it whitens, for which you are "
-                "asked again, and asked to accept exact sums"
-            )
-        elif isinstance(task, OneSum):
-            yield from task.remarks()
-        else:
-            what = "the same, whatever their rows" if self.weights else "as their rows"
-            yield f"in every sum, parties count {what}"
-        if self.alone:
-            yield f"a table of the rows of each of {', '.join(self.alone)} alone is opened"
 
     @property
     def judges(self) -> bool:
@@ -307,40 +282,6 @@ class GradientPlan(RunPlan):
             return exact
         bits = self.grid(t).granularity_bits
         return Exact(self.on_grid(t, exact) + np.ldexp(noise, bits).astype(np.int64), bits)
-
-    def figures(self) -> dict[str, Any]:
-        """Rule and encryption."""
-        return {
-            "update": self.update["kind"],
-            "ring_dim": self.cipher.ring_dim,
-            "scale_bits": self.cipher.scale_bits,
-            "log_q": round(math.log2(self.cipher.modulus), 2),
-        }
-
-    def facts(self) -> Iterator[Fact]:
-        """Secure aggregation and the rule."""
-        cipher, clip = self.cipher, self.objective.get("clip")
-        yield "Security", f"{self.security_bits} bits", ATTACK
-        yield "Ring dimension n", f"{cipher.ring_dim:,}", "values that one ring element carries"
-        yield (
-            "log₂ Q",
-            f"{math.log2(cipher.modulus):.1f} bits",
-            "size of the modulus: range of a sum, its precision and the encryption noise",
-        )
-        yield (
-            "Error of a sum",
-            number(cipher.error_bound),
-            "bound on what encryption changes, per coordinate of an opened sum",
-        )
-        yield (
-            "Message",
-            size(cipher.num_bytes(self.length)),
-            "what one party sends in a round, beside its frame",
-        )
-        if isinstance(clip, (int, float)):
-            yield "Clip", number(clip), "bound on the norm of every row's part of a sum"
-        yield "Values per round", f"{self.length:,}", "length of the vector that is summed"
-        yield from self.rule.facts()
 
 
 def _check_sum(plan: GradientPlan, task: OneSum) -> None:

@@ -20,6 +20,7 @@ from protocols.models.lffr import CURVATURE, PAPER_LINK
 from protocols.models.lffr import curvature as steepest_slope
 from protocols.names import ENCRYPTED_MODEL
 from protocols.numerics import arithmetic
+from protocols.plan.kinds import with_slot_bound
 from protocols.plan.run_plan import PrivacyPlan
 from protocols.privacy.calibrate.figures import Draft, PublicFigures, Wanted
 from protocols.privacy.calibrate.rows import laid_out
@@ -84,7 +85,7 @@ def draft_gram(figures: PublicFigures, wanted: Wanted) -> Draft:
         floor=wanted.floor or FLOOR,
         accelerated=True,
     )
-    return Draft(plan.with_slot_bound(figures.norm_bound), certificate, notes)
+    return Draft(with_slot_bound(plan, figures.norm_bound), certificate, notes)
 
 
 def gram_curvature(figures: PublicFigures) -> float:
@@ -157,7 +158,7 @@ def draft_lffr(figures: PublicFigures, wanted: Wanted) -> Draft:
         learning_rate=rate,
         ridge=wanted.ridge or 0.0,
     )
-    return Draft(plan.with_slot_bound(figures.norm_bound), certificate, notes)
+    return Draft(with_slot_bound(plan, figures.norm_bound), certificate, notes)
 
 
 def _promised(

@@ -20,6 +20,7 @@ from protocols.models.registry import model_named
 from protocols.names import DEFAULT_COLLUDERS, ENCRYPTED_ROWS
 from protocols.numerics import arithmetic
 from protocols.numerics.whitening import Whitening, guided, rescaled, scaled, whiten
+from protocols.plan.kinds import with_slot_bound
 from protocols.plan.run_plan import PrivacyPlan
 from protocols.privacy.calibrate.figures import Draft, PublicFigures, Wanted
 from protocols.privacy.calibrate.one_sum import plan_sum, whole_mu
@@ -224,7 +225,7 @@ def _draft_sums(
         slot_bound=None,
     )
     note = QUIET_NOTE.format(wanted.moment_epsilon)
-    return Draft(plan.with_slot_bound(figures.norm_bound), None, (note,))
+    return Draft(with_slot_bound(plan, figures.norm_bound), None, (note,))
 
 
 def _diagonal(wanted: Wanted, unit: float) -> Update:

@@ -25,6 +25,7 @@ from protocols.ckks.circuits.errors import fresh_std
 from protocols.ckks.circuits.periodic import PeriodicLayout, widest
 from protocols.model.plan import OWN_PATH, ModelPlan
 from protocols.numerics.approximation import exponential_approximation
+from protocols.plan import kinds
 from tests.support import exact, helpers
 from tests.support.alike import alike, opened, spread
 from tests.support.helpers import (
@@ -221,7 +222,7 @@ NOISY = (
 def test_noise_is_below_its_bound_and_not_far(case: Case) -> None:
     """Of layouts, parties, rules and degrees; flooding hides sigma_e, the bound."""
     std, plan = spread(case.session)
-    assert 0.1 < std / plan.model_error_std() < 1
+    assert 0.1 < std / kinds.model_error_std(plan) < 1
 
 
 def test_noise_of_rows_that_are_all_alike(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,4 +290,4 @@ def test_replies_make_the_noise_of_one_round(
     std, plan = one_round()
     if mutant:
         mutant(monkeypatch)
-    assert (0.8 < OWN_PATH * std / plan.model_error_std() < 1.25) == (mutant is None)
+    assert (0.8 < OWN_PATH * std / kinds.model_error_std(plan) < 1.25) == (mutant is None)

@@ -38,6 +38,7 @@ from protocols.exchange.messages import Body
 from protocols.exchange.wire import sum_blobs
 from protocols.model import gradient as model_gradient
 from protocols.model.plan import ModelPlan
+from protocols.plan import kinds
 from protocols.rows.plan import RowsPlan
 from protocols.rows.training import PlainGradient
 from protocols.steps.decrypt import flooding_of
@@ -313,11 +314,15 @@ class CircuitStages(Stages):
         weights = twin / plan.unit
         error, noise = self._errors(vector, weights, last)
         if last:
-            self.note(self.circuit, noise, plan.model_error_std())
+            self.note(self.circuit, noise, kinds.model_error_std(plan))
         drift = float(error @ weights / (weights @ weights))
         if t == 0:
             one = replace(plan, update={**plan.update, "rounds": 1})
-            self.note("first_iterate", rms(error - drift * weights), one.model_error_std())
+            self.note(
+                "first_iterate",
+                rms(error - drift * weights),
+                kinds.model_error_std(one),
+            )
         unit = self._slot_gain / 2.0**plan.ckks.scale_bits
         for name, value in (("iterate", rms(error)), ("scale_drift", abs(drift) * unit)):
             self.values[name] = value
