@@ -9,7 +9,6 @@ from protocols.ckks.circuits.gram_blocks import BlockLayout
 from protocols.ckks.flooding import rounding_std
 from protocols.gram.block_training import error_before
 from protocols.gram.contributions import GAIN, LIFT, UNIT, GramTask
-from protocols.gram.plan import GramPlan
 
 # Roundings of u relative to itself: 4 of noise (`precondition`), the rest for the primes' distance
 # from the scale, which the tests measure with it.
@@ -19,7 +18,7 @@ SHARP_NOISE = 4
 WEIGHT_BOUND = 4.0
 
 
-def model_error_std(plan: GramPlan) -> float:
+def model_error_std(task: GramTask) -> float:
     """Bound on the noise of the encrypted W / UNIT before its decryption, per coefficient.
 
     In roundings of one rescaling: the last mask adds one. LIFT M carries about two, the same in
@@ -30,15 +29,15 @@ def model_error_std(plan: GramPlan) -> float:
     key switches, 1.6 (1 + log2 d') for each special prime, LIFT times as much in the next one, and
     `Pace.responses` of that in the last. The mask keeps a share of all. Of blocks: `error_before`.
     """
-    return _with_mask(plan.task, plan.task.layout.kept, SHARP)
+    return _with_mask(task, task.layout.kept, SHARP)
 
 
-def shown_error_std(plan: GramPlan) -> float:
+def shown_error_std(task: GramTask) -> float:
     """The same of what the mask keeps, without what is the same under all keys.
 
     Of few slots, which scatter about their average.
     """
-    return _with_mask(plan.task, 1.0, SHARP_NOISE, few_margin(plan.model_size))
+    return _with_mask(task, 1.0, SHARP_NOISE, few_margin(task.num_features * task.outputs))
 
 
 def _error_before(task: GramTask, sharp: float) -> float:

@@ -15,7 +15,7 @@ KIND = CircuitKind(
     slot_bounds=slots.bounds,
     circuit=GramCircuit,
     counts="protocols.gram.counts",
-    model_error_std=errors.model_error_std,
-    iterate_error_std=errors.model_error_std,
-    shown_error_std=errors.shown_error_std,
+    model_error_std=lambda plan: errors.model_error_std(plan.task),
+    iterate_error_std=lambda plan: errors.model_error_std(plan.task),
+    shown_error_std=lambda plan: errors.shown_error_std(plan.task),
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +22,23 @@ from protocols.gram.training import refresh_schedule
 from protocols.models.gram_models import GramModel, gram_model
 from protocols.numerics import arithmetic
 from protocols.plan.circuit_plan import CircuitPlan, Packed
+from protocols.plan.run_plan import Checks
 from protocols.privacy.certificates.gram import GramRelease
-from protocols.privacy.laws.randomness import RandomSource
-from protocols.privacy.laws.shares import gaussian_shares
 from protocols.privacy.loss.budget import Budget
+
+
+def check_gram(plan: GramPlan) -> None:
+    """Whitening, iterations, and what the circuit can do."""
+    if plan.whitening is not None and (plan.privacy or plan.ridge):
+        raise ParameterError(
+            "whitening of sums with privacy or a ridge: their noise and their ridge are those "
+            "of rows as they are; leave whitening out"
+        )
+    gram_model(plan.model)
+    if plan.rounds < 1:
+        raise ParameterError(f"rounds={plan.rounds} must be at least 1")
+    # Refuses what the circuit cannot do: too many features, too few levels.
+    _ = plan.refreshes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,6 +55,8 @@ class GramPlan(CircuitPlan):
 
     kind: ClassVar[str] = "gram"
     gathered: ClassVar[str] = "sums"
+    checks: ClassVar[Checks] = (*CircuitPlan.checks, check_gram)
+    later: ClassVar[tuple[str, ...]] = (*CircuitPlan.later, "lowest")
 
     outputs: int
     rounds: int = field()
@@ -50,19 +65,6 @@ class GramPlan(CircuitPlan):
     floor: float = 1 / 64
     accelerated: bool = True
     lowest: float | None = None
-
-    def __post_init__(self) -> None:
-        CircuitPlan.__post_init__(self)
-        if self.whitening is not None and (self.privacy or self.ridge):
-            raise ParameterError(
-                "whitening of sums with privacy or a ridge: their noise and their ridge are those "
-                "of rows as they are; leave whitening out"
-            )
-        gram_model(self.model)
-        if self.rounds < 1:
-            raise ParameterError(f"rounds={self.rounds} must be at least 1")
-        # Refuses what the circuit cannot do: too many features, too few levels.
-        _ = self.refreshes
 
     @property
     def task(self) -> GramTask:
@@ -104,6 +106,11 @@ class GramPlan(CircuitPlan):
         return refresh_schedule(self.task)
 
     @property
+    def noise_shape(self) -> tuple[int, ...]:
+        """Of the sums."""
+        return (self.task.noise_size,)
+
+    @property
     def model_size(self) -> int:
         """Features times outputs."""
         return self.num_features * self.outputs
@@ -128,21 +135,9 @@ class GramPlan(CircuitPlan):
         found: NDArray[np.bool_] = self.task.layout.released() > 0
         return found
 
-    def draw_noise(self, randomness: RandomSource) -> NDArray[np.float64]:
-        """One party's noise on the mean sums, shape (noise_size,); zeros without privacy."""
-        sigma = self.privacy.sigma if self.privacy else 0.0
-        return gaussian_shares(sigma, self.split, 1, self.task.noise_size, randomness).ravel()
-
     def place(self, party: str, *values: NDArray[np.float64]) -> Packed:
         """See `GramTask.place`."""
         return {}, self.task.place(*values)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As of `CircuitPlan`."""
-        plain = CircuitPlan.to_dict(self)
-        if self.lowest is None:
-            del plain["lowest"]
-        return plain
 
     def encoded_norm(self, norm_bound: float) -> float:
         """Bound on the norm of the rows that are summed."""

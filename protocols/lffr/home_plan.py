@@ -17,9 +17,27 @@ from protocols.errors import ParameterError
 from protocols.model.plan import Array, ModelPlan
 from protocols.models.lffr import Lffr, slope_of_loss
 from protocols.numerics.approximation import Polynomial
+from protocols.plan.run_plan import Checks
 from protocols.privacy.certificates.lffr import LffrSetting, of_plan, row_bound
 from protocols.updates.momentum import GradientDescent, Nesterov
 from protocols.updates.update import Update
+
+
+def check_link(plan: LffrModelPlan) -> None:
+    """Before anything is packed."""
+    if plan.model != Lffr.name:
+        raise ParameterError(f"model={plan.model!r} is not {Lffr.name!r}")
+    cubic(plan.link)
+
+
+def check_rule(plan: LffrModelPlan) -> None:
+    """The certificate is about gd."""
+    kinds = (GradientDescent,) if plan.privacy else (GradientDescent, Nesterov)
+    if not isinstance(plan.rule, kinds):
+        raise ParameterError(
+            f"update={plan.update['kind']!r}: model {plan.model} takes "
+            f"{' or '.join(kind.kind for kind in kinds)} with protocol {plan.protocol}"
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,20 +53,9 @@ class LffrModelPlan(ModelPlan):
     kind: ClassVar[str] = "model-lffr"
     circuit: ClassVar[str] = "lffr"
     certifies_targets: ClassVar[bool] = True
+    checks: ClassVar[Checks] = (check_link, *ModelPlan.checks, check_rule)
 
     model: str = Lffr.name
-
-    def __post_init__(self) -> None:
-        if self.model != Lffr.name:
-            raise ParameterError(f"model={self.model!r} is not {Lffr.name!r}")
-        cubic(self.link)
-        ModelPlan.__post_init__(self)
-        kinds = (GradientDescent,) if self.privacy else (GradientDescent, Nesterov)
-        if not isinstance(self.rule, kinds):
-            raise ParameterError(
-                f"update={self.update['kind']!r}: model {self.model} takes "
-                f"{' or '.join(kind.kind for kind in kinds)} with protocol {self.protocol}"
-            )
 
     @property
     def accounted_as(self) -> str:

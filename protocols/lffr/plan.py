@@ -32,9 +32,8 @@ from protocols.models.lffr import CURVATURE, Lffr
 from protocols.numerics.approximation import Polynomial
 from protocols.numerics.inverse import MAX_RATIO
 from protocols.plan.circuit_plan import CircuitPlan, ColumnMaps, Packed, check_depth
+from protocols.plan.run_plan import Checks
 from protocols.privacy.certificates.lffr import LffrSetting, of_plan, row_bound
-from protocols.privacy.laws.randomness import RandomSource
-from protocols.privacy.laws.shares import gaussian_shares
 from protocols.rows.curvature import Curvature
 from protocols.steps.precondition import LEVELS
 
@@ -53,6 +52,34 @@ def fixed_hessian_of(largest: float, *, ridge: float = 0.0, offset: float = 0.01
     return Curvature.for_rows(largest, offset=max(offset + 2 * ridge, least), constant=CURVATURE)
 
 
+def check_lffr(plan: LffrPlan) -> None:
+    """Model, levels, rate, ridge, packing."""
+    if plan.model != Lffr.name:
+        raise ParameterError(f"model={plan.model!r} is not {Lffr.name!r}")
+    if plan.whitening is not None:
+        raise ParameterError(f"whitening of model {plan.model}: its slots have no proof then")
+    cubic(plan.link)
+    check_depth(plan, {"one iteration": LFFR_LEVELS + REFRESH_TOWERS - 1})
+    if plan.rounds < 1:
+        raise ParameterError(f"rounds={plan.rounds} must be at least 1")
+    if not 0 < plan.learning_rate < math.inf or not 0 <= plan.ridge < math.inf:
+        raise ParameterError(
+            f"learning_rate={plan.learning_rate}, ridge={plan.ridge}: the rate must be "
+            "positive, the ridge 0 or more"
+        )
+    if plan.privacy and plan.curvature:
+        raise ParameterError(
+            "privacy with a preconditioner: it depends on rows and is not noised; "
+            "set curvature=None and a public learning_rate"
+        )
+    if 2 * plan.ridge * plan.largest_step >= 1 + 1e-3:
+        raise ParameterError(
+            f"ridge={plan.ridge} overshoots at step {plan.largest_step:g}: lower the "
+            "learning_rate, or add 2 ridge to the curvature's offset"
+        )
+    _ = plan.layout
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LffrPlan(CircuitPlan):
     """LFFR for several outputs.
@@ -68,6 +95,7 @@ class LffrPlan(CircuitPlan):
 
     kind: ClassVar[str] = "lffr"
     gathered: ClassVar[str] = "copies"
+    checks: ClassVar[Checks] = (*CircuitPlan.checks, check_lffr)
 
     outputs: int
     rounds: int = field()
@@ -76,33 +104,6 @@ class LffrPlan(CircuitPlan):
     learning_rate: float = 1.0
     ridge: float = 0.0
     model: str = Lffr.name
-
-    def __post_init__(self) -> None:
-        CircuitPlan.__post_init__(self)
-        if self.model != Lffr.name:
-            raise ParameterError(f"model={self.model!r} is not {Lffr.name!r}")
-        if self.whitening is not None:
-            raise ParameterError(f"whitening of model {self.model}: its slots have no proof then")
-        cubic(self.link)
-        check_depth(self, {"one iteration": LFFR_LEVELS + REFRESH_TOWERS - 1})
-        if self.rounds < 1:
-            raise ParameterError(f"rounds={self.rounds} must be at least 1")
-        if not 0 < self.learning_rate < math.inf or not 0 <= self.ridge < math.inf:
-            raise ParameterError(
-                f"learning_rate={self.learning_rate}, ridge={self.ridge}: the rate must be "
-                "positive, the ridge 0 or more"
-            )
-        if self.privacy and self.curvature:
-            raise ParameterError(
-                "privacy with a preconditioner: it depends on rows and is not noised; "
-                "set curvature=None and a public learning_rate"
-            )
-        if 2 * self.ridge * self.largest_step >= 1 + 1e-3:
-            raise ParameterError(
-                f"ridge={self.ridge} overshoots at step {self.largest_step:g}: lower the "
-                "learning_rate, or add 2 ridge to the curvature's offset"
-            )
-        _ = self.layout
 
     @property
     def fitted(self) -> Lffr:
@@ -162,6 +163,11 @@ class LffrPlan(CircuitPlan):
         return (ColumnMap.of(layout, value, head=0 if last else None),)
 
     @property
+    def noise_shape(self) -> tuple[int, ...]:
+        """Of every iteration."""
+        return (self.rounds, self.num_features, self.outputs)
+
+    @property
     def model_size(self) -> int:
         """Features times outputs."""
         return self.num_features * self.outputs
@@ -192,13 +198,6 @@ class LffrPlan(CircuitPlan):
             ParameterError: the plan has no privacy, or a figure is out of range.
         """
         return of_plan(self, self.outputs, norm_bound)
-
-    def draw_noise(self, randomness: RandomSource) -> Array:
-        """One party's noise on the mean gradient, shape (rounds, d, c); zeros without privacy."""
-        sigma = self.privacy.sigma if self.privacy else 0.0
-        shape = (self.rounds, self.num_features, self.outputs)
-        size = self.num_features * self.outputs
-        return gaussian_shares(sigma, self.split, self.rounds, size, randomness).reshape(shape)
 
     def place(self, party: str, *values: Array) -> Packed:
         """Rows, the same lifted, label terms; side columns."""

@@ -34,6 +34,7 @@ from protocols.models.model import TargetModel
 from protocols.models.registry import model_of
 from protocols.names import ENCRYPTED_MODEL, SECURE_AGGREGATION
 from protocols.numerics.approximation import Polynomial
+from protocols.plan.run_plan import Checks
 from protocols.privacy.laws.randomness import RandomSource
 from protocols.rows.plan import RowsPlan
 from protocols.updates.momentum import Momentum
@@ -45,6 +46,52 @@ LARGEST_ENTRY = 2.0
 OWN_PATH = 2.0
 """Margin for the rule's own path, which counts as a rounding a round: momentum, and a barrier's
 products, came up to 1.2 times what is counted."""
+
+
+def check_batches(plan: ModelPlan) -> None:
+    """Before anything is packed."""
+    if plan.batches < 1:
+        raise ParameterError(f"batches={plan.batches} is below 1, which is all rows")
+    if plan.batches == 1:
+        return
+    if plan.privacy is not None:
+        raise ParameterError(
+            f"batches={plan.batches} with epsilon={plan.privacy.epsilon:g}: whatever secret "
+            "coins amplify, the noise would be larger than that of all rows; leave batches "
+            "out, or add --no-privacy"
+        )
+    if not isinstance(plan.rule, Momentum):
+        raise ParameterError(
+            f"batches={plan.batches}: the theorem of update {plan.update['kind']!r} is about "
+            "all rows; take --update gd or nag, or leave batches out"
+        )
+
+
+def check_model(plan: ModelPlan) -> None:
+    """What is trained where rows stay home, and what is certified."""
+    if plan.rule.curvature is not None:
+        raise ParameterError(
+            f"update={plan.update['kind']!r} with a curvature: its inverse is made of "
+            "encrypted rows, and here are none; calibration makes a rule on rescaled columns "
+            "of it, or take --protocol encrypted-rows"
+        )
+    if not (plan.targets >= 1 and (plan.targets == 1 or plan.fitted.numeric)):
+        raise ParameterError(
+            f"targets={plan.targets} of model {plan.model}: a label is one, and numeric "
+            "targets are 1 or more"
+        )
+    if plan.targets > 1 and plan.privacy is not None and not plan.certifies_targets:
+        raise ParameterError(
+            f"targets={plan.targets} with privacy: no certificate is about several targets "
+            "here; leave privacy out (--no-privacy), or take --protocol encrypted-rows"
+        )
+    if plan.cover is not None and plan.privacy is not None:
+        raise ParameterError(
+            f"cover={plan.cover} with epsilon={plan.privacy.epsilon:g}: a party adds its noise "
+            "in every round here, so that a model without the missing ones' noise would break "
+            "the promise; leave out cover, or take --protocol encrypted-rows, where noise is "
+            "given before training"
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,53 +113,10 @@ class ModelPlan(RowsPlan):
     gathered: ClassVar[str] = "gradients"
     circuit: ClassVar[str] = "link"
     certifies_targets: ClassVar[bool] = False
+    checks: ClassVar[Checks] = (check_batches, *RowsPlan.checks, check_model)
 
     targets: int = 1
     batches: int = 1
-
-    def __post_init__(self) -> None:
-        self._check_batches()
-        RowsPlan.__post_init__(self)
-        if self.rule.curvature is not None:
-            raise ParameterError(
-                f"update={self.update['kind']!r} with a curvature: its inverse is made of "
-                "encrypted rows, and here are none; calibration makes a rule on rescaled columns "
-                "of it, or take --protocol encrypted-rows"
-            )
-        if not (self.targets >= 1 and (self.targets == 1 or self.fitted.numeric)):
-            raise ParameterError(
-                f"targets={self.targets} of model {self.model}: a label is one, and numeric "
-                "targets are 1 or more"
-            )
-        if self.targets > 1 and self.privacy is not None and not self.certifies_targets:
-            raise ParameterError(
-                f"targets={self.targets} with privacy: no certificate is about several targets "
-                "here; leave privacy out (--no-privacy), or take --protocol encrypted-rows"
-            )
-        if self.cover is not None and self.privacy is not None:
-            raise ParameterError(
-                f"cover={self.cover} with epsilon={self.privacy.epsilon:g}: a party adds its noise "
-                "in every round here, so that a model without the missing ones' noise would break "
-                "the promise; leave out cover, or take --protocol encrypted-rows, where noise is "
-                "given before training"
-            )
-
-    def _check_batches(self) -> None:
-        if self.batches < 1:
-            raise ParameterError(f"batches={self.batches} is below 1, which is all rows")
-        if self.batches == 1:
-            return
-        if self.privacy is not None:
-            raise ParameterError(
-                f"batches={self.batches} with epsilon={self.privacy.epsilon:g}: whatever secret "
-                "coins amplify, the noise would be larger than that of all rows; leave batches "
-                "out, or add --no-privacy"
-            )
-        if not isinstance(self.rule, Momentum):
-            raise ParameterError(
-                f"batches={self.batches}: the theorem of update {self.update['kind']!r} is about "
-                "all rows; take --update gd or nag, or leave batches out"
-            )
 
     @property
     def is_stochastic(self) -> bool:
@@ -170,25 +174,21 @@ class ModelPlan(RowsPlan):
         """Of weights while they are trained: (d,), of several targets (d, c)."""
         return (self.num_features,) if self.targets == 1 else (self.num_features, self.targets)
 
+    def encode_targets(self, targets: Array) -> Array:
+        """In the unit; of several shape (rows, c)."""
+        if self.fitted.numeric:
+            targets = model_of(TargetModel, self.model).encode(targets) / self.target_unit
+        return targets.reshape(-1, *self.fitted_shape[1:])
+
+    @property
+    def noise_shape(self) -> tuple[int, ...]:
+        """Of every iteration, whose gradient has that of the weights."""
+        return (self.rounds, *self.fitted_shape)
+
     @property
     def target_unit(self) -> float:
         """What targets are divided by once they are encoded, so that they are on [-1, 1]."""
         return model_of(TargetModel, self.model).bound(1) if self.fitted.numeric else 1.0
-
-    def encode(self, rows: Array, targets: Array) -> tuple[Array, Array]:
-        """As `RowsPlan`; of several targets shape (rows, c)."""
-        rows, y = RowsPlan.encode(self, rows, targets)
-        if self.fitted.numeric:
-            y = model_of(TargetModel, self.model).encode(y) / self.target_unit
-        return rows, y.reshape(-1, *self.fitted_shape[1:])
-
-    def decode(self, weights: Array) -> Array:
-        """As `RowsPlan`; in the unit of encoded targets."""
-        return RowsPlan.decode(self, weights) * self.target_unit
-
-    def draw_noise(self, randomness: RandomSource) -> Array:
-        """As `RowsPlan`, shape (rounds, *fitted_shape)."""
-        return RowsPlan.draw_noise(self, randomness).reshape(self.rounds, *self.fitted_shape)
 
     @staticmethod
     def levels_of(link: Polynomial, rule: Update) -> int:

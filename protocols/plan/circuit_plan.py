@@ -16,9 +16,9 @@ from protocols.ckks.parameters import CkksParameters
 from protocols.errors import ParameterError
 from protocols.numerics.slot_bounds import LARGEST_SLOT
 from protocols.numerics.whitening import Whitening
-from protocols.plan.run_plan import PrivacyPlan, RunPlan
+from protocols.plan.run_plan import Checks, PrivacyPlan, RunPlan
 from protocols.privacy.laws.randomness import RandomSource
-from protocols.privacy.laws.shares import NoiseSplit
+from protocols.privacy.laws.shares import NoiseSplit, gaussian_shares
 
 Plan = TypeVar("Plan", bound="CircuitPlan")
 # One for each ciphertext of a refresh, None for one that is only refreshed.
@@ -29,6 +29,42 @@ Packed = tuple[dict[str, Any], list[NDArray[np.float64]]]
 
 KEYS_AT_ONCE = 100
 """Shares of rotation keys in the messages of all parties of a step, which one process may hold."""
+
+
+def check_whitening(plan: CircuitPlan) -> None:
+    whitening = plan.whitening
+    if bool(plan.moment_plan) != (whitening is not None):
+        raise ParameterError("whitening and moment_plan go together: give both or none")
+    if whitening and whitening.features != plan.num_features:
+        raise ParameterError(
+            f"whitening is for {whitening.features} columns, the rows have {plan.num_features}"
+        )
+    if whitening and (plan.privacy is None) == (plan.moment_privacy is None):
+        raise ParameterError(
+            "whitening: its second moment was released for an epsilon; give privacy, or "
+            "without privacy moment_privacy, or leave whitening out"
+        )
+    if plan.moment_privacy and not whitening:
+        raise ParameterError("moment_privacy without whitening: give both or none")
+
+
+def check_circuit(plan: CircuitPlan) -> None:
+    """Keys, cover, slots."""
+    if plan.keys_per_message < 1:
+        raise ParameterError(f"keys_per_message={plan.keys_per_message} is below 1")
+    if plan.cover is not None:
+        _check_cover(plan.cover, len(plan.members), plan.privacy)
+    if plan.slot_bound is not None and not 0 < plan.slot_bound <= LARGEST_SLOT:
+        raise ParameterError(
+            f"slot_bound={plan.slot_bound} is outside (0, {LARGEST_SLOT:g}]: nothing larger "
+            "leaves room for masks"
+        )
+    carried = plan.coefficient_bound
+    if carried is not None and carried > smallest_room(plan.ckks):
+        raise ParameterError(
+            f"slot_bound={plan.slot_bound:.4g} at scale_bits={plan.ckks.scale_bits} is beyond "
+            "what a refresh carries: take larger primes, or smaller steps"
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,8 +86,13 @@ class CircuitPlan(RunPlan):
     opens_rounds: ClassVar[bool] = False
     # Every iteration is a refresh, and some rules count their rates in steps of rounds^2.
     max_rounds: ClassVar[int] = 10**4
-    # Plans that stated that there is none before others could.
-    states_whitening: ClassVar[bool] = False
+    checks: ClassVar[Checks] = (*RunPlan.checks, check_whitening, check_circuit)
+    later: ClassVar[tuple[str, ...]] = (
+        *RunPlan.later,
+        "moment_privacy",
+        "whitening",
+        "moment_plan",
+    )
 
     ckks: CkksParameters
     keys_per_message: int = 4
@@ -60,41 +101,6 @@ class CircuitPlan(RunPlan):
     whitening: Whitening | None = None
     moment_plan: str = ""
     moment_privacy: PrivacyPlan | None = None
-
-    def __post_init__(self) -> None:
-        RunPlan.__post_init__(self)
-        self._check_whitening()
-        if self.keys_per_message < 1:
-            raise ParameterError(f"keys_per_message={self.keys_per_message} is below 1")
-        if self.cover is not None:
-            _check_cover(self.cover, len(self.members), self.privacy)
-        if self.slot_bound is not None and not 0 < self.slot_bound <= LARGEST_SLOT:
-            raise ParameterError(
-                f"slot_bound={self.slot_bound} is outside (0, {LARGEST_SLOT:g}]: nothing larger "
-                "leaves room for masks"
-            )
-        carried = self.coefficient_bound
-        if carried is not None and carried > smallest_room(self.ckks):
-            raise ParameterError(
-                f"slot_bound={self.slot_bound:.4g} at scale_bits={self.ckks.scale_bits} is beyond "
-                "what a refresh carries: take larger primes, or smaller steps"
-            )
-
-    def _check_whitening(self) -> None:
-        whitening = self.whitening
-        if bool(self.moment_plan) != (whitening is not None):
-            raise ParameterError("whitening and moment_plan go together: give both or none")
-        if whitening and whitening.features != self.num_features:
-            raise ParameterError(
-                f"whitening is for {whitening.features} columns, the rows have {self.num_features}"
-            )
-        if whitening and (self.privacy is None) == (self.moment_privacy is None):
-            raise ParameterError(
-                "whitening: its second moment was released for an epsilon; give privacy, or "
-                "without privacy moment_privacy, or leave whitening out"
-            )
-        if self.moment_privacy and not whitening:
-            raise ParameterError("moment_privacy without whitening: give both or none")
 
     @property
     def whitens(self) -> bool:
@@ -107,14 +113,6 @@ class CircuitPlan(RunPlan):
         promised = self.privacy or self.moment_privacy
         colluders = promised.colluders if promised else 0
         return NoiseSplit(parties=len(self.members), colluders=colluders)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plans without these fields have the digests that they had before there were any."""
-        plain = RunPlan.to_dict(self)
-        unused = ["moment_privacy"] if self.moment_privacy is None else []
-        if self.whitening is None and not self.states_whitening:
-            unused += ["whitening", "moment_plan"]
-        return {name: value for name, value in plain.items() if name not in unused}
 
     @property
     def decryptions(self) -> int:
@@ -184,15 +182,25 @@ class CircuitPlan(RunPlan):
         """Norm of one row's part of that sum, for rows of norm at most `norm_bound`; else 0."""
         ...
 
+    def encoded_norm(self, norm_bound: float) -> float:
+        """Bound on the norm of the rows that are encrypted, or summed, for those of an owner."""
+        return norm_bound
+
     @property
     @abstractmethod
     def unit(self) -> float:
         """What the decrypted slots are multiplied by."""
         ...
 
+    @property
+    def target_unit(self) -> float:
+        """What targets are divided by once they are encoded, so that they are on [-1, 1]."""
+        return 1.0
+
     def decode(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """What is released, from the decrypted weights."""
-        return weights
+        """Weights of the owners' rows, from those of what is encrypted, shape (d,) or (d, c)."""
+        found = weights if self.whitening is None else self.whitening.decode(weights.T).T
+        return found * self.target_unit
 
     @property
     def decoded_gain(self) -> float:
@@ -207,10 +215,19 @@ class CircuitPlan(RunPlan):
         """Slots whose real parts are released, or coefficients: see `ckks.flooding`."""
         ...
 
+    @property
     @abstractmethod
-    def draw_noise(self, randomness: RandomSource) -> NDArray[np.float64]:
-        """One party's privacy noise; zeros without privacy."""
+    def noise_shape(self) -> tuple[int, ...]:
+        """Of a party's noise on all mean gradients, or mean sums."""
         ...
+
+    def draw_noise(self, randomness: RandomSource) -> NDArray[np.float64]:
+        """One party's privacy noise, of `noise_shape`; zeros without privacy.
+
+        The twin of a simulation draws the same from the same source.
+        """
+        sigma, shape = self.privacy.sigma if self.privacy else 0.0, self.noise_shape
+        return gaussian_shares(sigma, self.split, 1, math.prod(shape), randomness).reshape(shape)
 
     @abstractmethod
     def place(self, party: str, *values: NDArray[np.float64]) -> Packed:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from protocols.plan.circuit_plan import CircuitPlan
 
 Plan = TypeVar("Plan", bound="CircuitPlan")
+Only = TypeVar("Only", bound=RunPlan)
 
 KINDS: Mapping[str, str] = {
     "rows": "protocols.rows.kind:KIND",
@@ -109,6 +110,17 @@ def remarks(plan: RunPlan) -> Iterator[str]:
 def slot_bounds(plan: RunPlan, norm_bound: float) -> SlotBounds | None:
     """Of what masks hide, for rows of norm at most `norm_bound`; None: nothing is masked."""
     return kind_of(plan).slot_bounds(plan, norm_bound)
+
+
+def only(kind: type[Only], plan: RunPlan) -> Only:
+    """The plan, which is to be of one class.
+
+    Raises:
+        ParameterError: it is of another kind.
+    """
+    if not isinstance(plan, kind):
+        raise ParameterError(f"kind={plan.kind!r} of the plan is not {kind.kind!r}")
+    return plan
 
 
 def with_slot_bound(plan: Plan, norm_bound: float) -> Plan:

@@ -27,12 +27,30 @@ from protocols.models.model import Model
 from protocols.models.registry import model_named
 from protocols.numerics.approximation import Polynomial, is_symmetric
 from protocols.plan.circuit_plan import CircuitPlan, ColumnMaps, Packed, check_depth
+from protocols.plan.run_plan import Checks
 from protocols.privacy.laws.randomness import RandomSource
-from protocols.privacy.laws.shares import gaussian_shares
 from protocols.rows.curvature import Curvature
 from protocols.steps.precondition import LEVELS
 from protocols.updates.registry import rounds_of, rule_from_dict
 from protocols.updates.update import Update
+
+
+def check_rows(plan: RowsPlan) -> None:
+    """Levels, packing, and what is certified."""
+    if plan.privacy and plan.curvature is not None:
+        raise ParameterError(
+            f"privacy with update={plan.update['kind']!r}: its preconditioner depends on rows "
+            "and is not noised; take update gd or nag on whitened rows, which --update "
+            "quadratic-gd with an epsilon makes a plan of, or leave privacy out (--no-privacy)"
+        )
+    check_depth(plan, {"one iteration": plan.levels_of(plan.link, plan.rule) + REFRESH_TOWERS - 1})
+    _ = plan.layout
+    if plan.privacy and plan.fitted.numeric and not is_symmetric(plan.link):
+        raise ParameterError(
+            f"privacy with model={plan.model!r}: certificates are about labels, or links p "
+            "with p(z) + p(-z) = 1, and these are neither; leave privacy out (--no-privacy), "
+            "or take --model linear --protocol encrypted-rows"
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,30 +66,13 @@ class RowsPlan(CircuitPlan):
 
     kind: ClassVar[str] = "rows"
     gathered: ClassVar[str] = "copies"
-    states_whitening: ClassVar[bool] = True
+    checks: ClassVar[Checks] = (*CircuitPlan.checks, check_rows)
+    # Plans on encrypted rows stated that rows are not whitened.
+    later: ClassVar[tuple[str, ...]] = ("held_out", "moment_privacy")
 
     link: Polynomial
     update: Mapping[str, Any]
     features_per_ciphertext: int | None = None
-
-    def __post_init__(self) -> None:
-        CircuitPlan.__post_init__(self)
-        if self.privacy and self.curvature is not None:
-            raise ParameterError(
-                f"privacy with update={self.update['kind']!r}: its preconditioner depends on rows "
-                "and is not noised; take update gd or nag on whitened rows, which --update "
-                "quadratic-gd with an epsilon makes a plan of, or leave privacy out (--no-privacy)"
-            )
-        check_depth(
-            self, {"one iteration": self.levels_of(self.link, self.rule) + REFRESH_TOWERS - 1}
-        )
-        _ = self.layout
-        if self.privacy and self.fitted.numeric and not is_symmetric(self.link):
-            raise ParameterError(
-                f"privacy with model={self.model!r}: certificates are about labels, or links p "
-                "with p(z) + p(-z) = 1, and these are neither; leave privacy out (--no-privacy), "
-                "or take --model linear --protocol encrypted-rows"
-            )
 
     @staticmethod
     def levels_of(link: Polynomial, rule: Update) -> int:
@@ -129,6 +130,11 @@ class RowsPlan(CircuitPlan):
     def outputs(self) -> int | None:
         """1 target, None of a label; weights have shape (d, 1) or (d,)."""
         return 1 if self.fitted.numeric else None
+
+    @property
+    def noise_shape(self) -> tuple[int, ...]:
+        """Of every iteration, whose gradient has that of the weights."""
+        return (self.rounds, self.num_features)
 
     @property
     def layout(self) -> Layout:
@@ -204,16 +210,18 @@ class RowsPlan(CircuitPlan):
         """
         return self.privacy is not None and not is_symmetric(self.link)
 
+    def encode_targets(self, targets: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What owners encrypt of targets, shape (rows,)."""
+        return targets
+
     def encode(
         self, rows: NDArray[np.float64], targets: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """What owners encrypt of their rows, shape (rows, d), and targets, shape (rows,)."""
         rows, y = rows if self.whitening is None else self.whitening.encode(rows), targets.ravel()
-        return (rows * (2 * y - 1)[:, None], np.ones_like(y)) if self.signed else (rows, y)
-
-    def decode(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Weights of the owners' rows, from those of what is encrypted, shape (d,) or (d, c)."""
-        return weights if self.whitening is None else self.whitening.decode(weights.T).T
+        if self.signed:
+            rows, y = rows * (2 * y - 1)[:, None], np.ones_like(y)
+        return rows, self.encode_targets(y)
 
     def encoded_norm(self, norm_bound: float) -> float:
         """Bound on the norm of what owners encrypt."""
@@ -232,14 +240,6 @@ class RowsPlan(CircuitPlan):
     def shown(self) -> NDArray[np.bool_]:
         """Slots of the weights."""
         return self.layout.heads(1.0) > 0
-
-    def draw_noise(self, randomness: RandomSource) -> NDArray[np.float64]:
-        """One party's noise on the mean gradient, shape (rounds, num_features).
-
-        The twin of a simulation draws the same from the same source.
-        """
-        sigma = self.privacy.sigma if self.privacy else 0.0
-        return gaussian_shares(sigma, self.split, self.rounds, self.model_size, randomness)
 
     def place(self, party: str, *values: NDArray[np.float64]) -> Packed:
         """Rows, row i into column i; side columns."""

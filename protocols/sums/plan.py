@@ -28,7 +28,7 @@ from protocols.exchange.messages import Body, Exchange, to_everyone
 from protocols.models.registry import MODELS, model_named
 from protocols.names import SECURE_AGGREGATION, check_colluders_of_sums
 from protocols.plan.protocol import Request
-from protocols.plan.run_plan import RunPlan
+from protocols.plan.run_plan import Checks, RunPlan
 from protocols.privacy.certificates.sums import SumSetting
 from protocols.privacy.laws.grid import NoiseGrid
 from protocols.privacy.laws.noise import NOISE_TAIL, Noise
@@ -52,6 +52,46 @@ ROUNDING = 1e-10
 """Relative slack of the scale of rows; `DualParty` allows ten times as much."""
 
 
+def check_sums(plan: GradientPlan) -> None:
+    """Cipher, weights, noise, what is summed."""
+    if plan.cipher.parties != len(plan.members):
+        raise ParameterError(
+            f"cipher.parties={plan.cipher.parties} is not the number of members, "
+            f"{len(plan.members)}"
+        )
+    if plan.length < 1:
+        raise ParameterError(f"length={plan.length} is below 1")
+    _ = plan.noise, plan.rule
+    # One owner's weight beside tiny ones opens this owner's own sum.
+    equal = (1 / len(plan.members),) * len(plan.members)
+    if plan.weights and plan.weights != equal:
+        raise ParameterError(
+            f"weights from {min(plan.weights):g} to {max(plan.weights):g}, "
+            f"{len(plan.weights)} of them: parties weigh by their rows (none are stated) or "
+            f"all the same, {equal[0]:g} each of {len(equal)}"
+        )
+    if plan.privacy:
+        check_colluders_of_sums(plan.privacy.colluders, len(plan.members))
+    if bool(plan.noise_scales) != (plan.privacy is not None):
+        raise ParameterError("noise_scales and privacy go together: give both or none")
+    if plan.noise_scales and len(plan.noise_scales) != len(plan.queries):
+        raise ParameterError(
+            f"noise_scales has {len(plan.noise_scales)} entries for {len(plan.queries)} queries"
+        )
+    if not all(0 < scale < math.inf for scale in plan.noise_scales):
+        raise ParameterError("noise_scales: every entry must be finite and positive")
+    task = plan.task
+    if isinstance(task, OneSum):
+        _check_sum(plan, task)
+    elif plan.outputs > 1 and plan.length != plan.num_features * plan.outputs:
+        raise ParameterError(
+            f"length={plan.length} is not {plan.num_features} features by {plan.outputs} classes"
+        )
+    if plan.privacy:
+        _ = plan.sum_setting()  # refuses what no certificate can be about
+    _check_range(plan)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GradientPlan(RunPlan):
     """Training by encrypted sums.
@@ -68,6 +108,7 @@ class GradientPlan(RunPlan):
     kind: ClassVar[str] = "gradients"
     protocol: ClassVar[str] = SECURE_AGGREGATION
     gathered: ClassVar[str] = "sums"
+    checks: ClassVar[Checks] = (*RunPlan.checks, check_sums)
 
     cipher: AggregateParameters
     objective: Mapping[str, Any]
@@ -76,46 +117,6 @@ class GradientPlan(RunPlan):
     weights: tuple[float, ...] = ()
     mechanism: str = "gaussian"
     noise_scales: tuple[float, ...] = ()
-
-    def __post_init__(self) -> None:
-        RunPlan.__post_init__(self)
-        if self.cipher.parties != len(self.members):
-            raise ParameterError(
-                f"cipher.parties={self.cipher.parties} is not the number of members, "
-                f"{len(self.members)}"
-            )
-        if self.length < 1:
-            raise ParameterError(f"length={self.length} is below 1")
-        _ = self.noise, self.rule
-        # One owner's weight beside tiny ones opens this owner's own sum.
-        equal = (1 / len(self.members),) * len(self.members)
-        if self.weights and self.weights != equal:
-            raise ParameterError(
-                f"weights from {min(self.weights):g} to {max(self.weights):g}, "
-                f"{len(self.weights)} of them: parties weigh by their rows (none are stated) or "
-                f"all the same, {equal[0]:g} each of {len(equal)}"
-            )
-        if self.privacy:
-            check_colluders_of_sums(self.privacy.colluders, len(self.members))
-        if bool(self.noise_scales) != (self.privacy is not None):
-            raise ParameterError("noise_scales and privacy go together: give both or none")
-        if self.noise_scales and len(self.noise_scales) != len(self.queries):
-            raise ParameterError(
-                f"noise_scales has {len(self.noise_scales)} entries for {len(self.queries)} queries"
-            )
-        if not all(0 < scale < math.inf for scale in self.noise_scales):
-            raise ParameterError("noise_scales: every entry must be finite and positive")
-        task = self.task
-        if isinstance(task, OneSum):
-            _check_sum(self, task)
-        elif self.outputs > 1 and self.length != self.num_features * self.outputs:
-            raise ParameterError(
-                f"length={self.length} is not {self.num_features} features by {self.outputs} "
-                "classes"
-            )
-        if self.privacy:
-            _ = self.sum_setting()  # refuses what no certificate can be about
-        _check_range(self)
 
     def drops(self, term: str) -> str:
         """Row by row the objective is weighted and shifted; the others say what they drop."""
@@ -134,6 +135,11 @@ class GradientPlan(RunPlan):
     def judges(self) -> bool:
         """Whether its sum does."""
         return isinstance(self.task, OneSum) and self.task.judges
+
+    @property
+    def sums_moment(self) -> bool:
+        """By its objective."""
+        return isinstance(self.task, MomentObjective)
 
     @property
     def alone(self) -> tuple[str, ...]:

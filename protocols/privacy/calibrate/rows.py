@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 from protocols.ckks.circuits.choice import choose_parameters
-from protocols.costs.layout import cheapest_layout
+from protocols.costs.counts import cheapest_layout
 from protocols.errors import ParameterError
 from protocols.model.plan import ModelPlan
 from protocols.models.poisson import Poisson
@@ -273,8 +273,7 @@ def laid_out(plan: Plan, figures: PublicFigures, wanted: Wanted) -> Plan:
         ParameterError: batches that take every row.
     """
     plan = cheapest_layout(plan, wanted.bandwidth * 1e6)
-    stochastic = isinstance(plan, ModelPlan) and plan.is_stochastic
-    if stochastic and plan.layout.rows_by_party == figures.rows_by_party:
+    if plan.is_stochastic and plan.layout.rows_by_party == figures.rows_by_party:
         raise ParameterError(
             f"batches={wanted.batches}: every party's rows fit one group of "
             f"{plan.layout.block_size:,}, which costs the same with fewer of them: leave it out"

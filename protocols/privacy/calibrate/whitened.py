@@ -20,7 +20,7 @@ from protocols.models.registry import model_named
 from protocols.names import DEFAULT_COLLUDERS, ENCRYPTED_ROWS
 from protocols.numerics import arithmetic
 from protocols.numerics.whitening import Whitening, guided, rescaled, scaled, whiten
-from protocols.plan.kinds import with_slot_bound
+from protocols.plan.kinds import only, with_slot_bound
 from protocols.plan.run_plan import PrivacyPlan
 from protocols.privacy.calibrate.figures import Draft, PublicFigures, Wanted
 from protocols.privacy.calibrate.one_sum import plan_sum, whole_mu
@@ -213,10 +213,8 @@ def _draft_sums(
     largest = whitening.spectrum
     lowest = min(max(float(guess[0]) / largest, LEAST_LOWEST), 0.5)
     plain = draft_gram(figures, replace(wanted, rounds=wanted.rounds or QUIET_ROUNDS)).plan
-    if not isinstance(plain, GramPlan):
-        raise AssertionError("sums of products have a plan of theirs")
     plan = replace(
-        plain,
+        only(GramPlan, plain),
         curvature_bound=2 * largest,
         lowest=lowest,
         whitening=whitening,

@@ -290,8 +290,8 @@ def examine_regression(
         json.loads(json.dumps(certificate.setting.to_dict())),
         delta=delta,
     )
-    if isinstance(plan, GramPlan):
-        ratio = audit_regression.gram_ratio(plan, 1.0)
+    if plan.kind == GramPlan.kind:
+        ratio = audit_regression.gram_ratio(cast(GramPlan, plan), 1.0)
         accounted = max(accounted, gaussian_epsilon([ratio, flooded()], delta=delta))
         attacked = audit_regression.attack_gram(ratio, runs=runs, delta=delta, error=error, rng=rng)
     else:

@@ -15,10 +15,9 @@ import pytest
 from scipy.stats import chisquare
 from sklearn.linear_model import LogisticRegression
 
-from protocols.costs import counts
-from protocols.costs.layout import iteration_cost
 from protocols.errors import ParameterError, PrivacyError
-from protocols.model import minibatch
+from protocols.model import counts, minibatch
+from protocols.model.counts import iteration_cost
 from protocols.model.plan import ModelPlan
 from protocols.numerics.approximation import range_bound, sigmoid_approximation
 from protocols.plan import kinds

@@ -10,7 +10,7 @@ from protocols.ckks.circuits.gram_blocks import BlockLayout
 from protocols.errors import ParameterError
 from protocols.gram.contributions import pack, row_sum_bound
 from protocols.plan import kinds
-from sims.regression_twin import run_gram_twin
+from sims.gram_twin import run_gram_twin
 from tests.protocols.gram.test_gram_plan import make_plan
 from tests.protocols.gram_session import (
     check_against_twin,

@@ -10,8 +10,9 @@ import pytest
 from protocols.ckks.circuits.choice import choose_parameters
 from protocols.ckks.circuits.packing import next_power_of_two
 from protocols.ckks.circuits.rows_at_home import _Rounded
-from protocols.costs.layout import NEARLY, cheapest_layout, iteration_work
+from protocols.costs.counts import cheapest_layout, iteration_work
 from protocols.errors import ParameterError
+from protocols.rows.counts import NEARLY
 from protocols.rows.plan import RowsPlan
 from tests.support.helpers import make_plan
 
