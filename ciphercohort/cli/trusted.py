@@ -10,9 +10,9 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from parties.kernel.rooms import BESIDE, EVERY, ROOMS
@@ -77,7 +77,11 @@ class Source:
         roots = {each.partition(".")[0] for name in modules for each in self._names(name)}
         return sorted(roots - {*OURS, *sys.stdlib_module_names})
 
-    def _names(self, module: str) -> Iterator[str]:
+    @cached_property
+    def _names(self) -> Callable[[str], Collection[str]]:
+        return cache(lambda module: {*self._read(module)})  # a dozen questions, one reading
+
+    def _read(self, module: str) -> Iterator[str]:
         """Whatever a module imports or names, packages and members too."""
         hidden = set[ast.AST]()
         package = module if self.files[module].name == "__init__.py" else module.rpartition(".")[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -32,6 +33,7 @@ KEYS_AT_ONCE = 100
 
 
 def check_whitening(plan: CircuitPlan) -> None:
+    """With the run before, and with what it promised."""
     whitening = plan.whitening
     if bool(plan.moment_plan) != (whitening is not None):
         raise ParameterError("whitening and moment_plan go together: give both or none")
