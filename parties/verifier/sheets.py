@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from parties.kernel.cover.sheet import CoveredSheet
 from parties.kernel.keys.sheet import KeysSheet
 from parties.kernel.model.columns import Columns
 from parties.kernel.model.sheet import ModelSheet
@@ -84,11 +85,13 @@ def sums_sheet(plan: GradientPlan) -> SumsSheet:
 
 def keys_sheet(plan: CircuitPlan) -> KeysSheet:
     """Of the keys of a run under threshold CKKS; the same for every party."""
-    return KeysSheet(
+    beside = {} if plan.cover is None else {"cover": plan.cover}
+    make: Any = KeysSheet if plan.cover is None else CoveredSheet
+    found: KeysSheet = make(
+        **beside,
         session=plan.session,
         roster=tuple((member.name, member.verify_key) for member in plan.members),
         params=plan.ckks,
-        cover=plan.cover,
         rotations=tuple(plan.rotations),
         refreshes=tuple(len(plan.column_maps(k)) for k in range(len(plan.refreshes))),
         shown=tuple(np.flatnonzero(plan.shown).tolist()),
@@ -97,6 +100,7 @@ def keys_sheet(plan: CircuitPlan) -> KeysSheet:
         error=kinds.model_error_std(plan),
         decryptions=plan.decryptions,
     )
+    return found
 
 
 def _noise(plan: CircuitPlan) -> dict[str, Any]:

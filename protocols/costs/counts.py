@@ -13,6 +13,15 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, TypeVar
 
+<<<<<<< HEAD
+=======
+import numpy as np
+
+from parties.kernel.model.clear_rows import encoded_size
+from parties.kernel.model.columns import Columns, Complexes
+from parties.kernel.model.session import party_circuit
+from parties.kernel.rooms import EVERY
+>>>>>>> main
 from protocols.ckks.circuits.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.circuits.rows import REFRESH_LEVEL
 from protocols.ckks.circuits.tally import CountingContext, IterationTally, Shadow, Tally
@@ -115,3 +124,144 @@ def first_mapped(plan: CircuitPlan) -> int:
     """The first refresh that goes through a map; all after it do. Their number if none does."""
     steps = range(len(plan.refreshes))
     return next((step for step in steps if None not in plan.column_maps(step)), len(steps))
+<<<<<<< HEAD
+=======
+
+
+def units(operations: Tally, params: CkksParameters) -> float:
+    """Of `work.Work.units`."""
+    return sum(
+        count * work(name, params, level).units(params.ring_dim)
+        for (name, level), count in operations.items()
+    )
+
+
+def num_ciphertexts(plan: Circuit) -> int:
+    """Of all parties, summed; of an encrypted model's coordinator, those of one refresh."""
+    if isinstance(plan, ModelPlan):
+        return max(plan.refreshes)
+    if isinstance(plan, GramPlan):
+        return plan.task.num_ciphertexts
+    return plan.layout.num_data_ciphertexts + plan.layout.num_side_ciphertexts
+
+
+# -- of an encrypted model ------------------------------------------------------------------------
+
+
+class _Counted:
+    """Of a party's circuit, on counters."""
+
+    _context: Any
+
+    def _encode(self, slots: Callable[[], Complexes], level: int) -> Any:
+        return self._context.encode(np.empty(0), level)
+
+
+@dataclass(frozen=True, slots=True)
+class PartyTally:
+    """A party's gradient: operations of its first group of rows, and of every further one."""
+
+    first: Tally
+    further: Tally
+
+    def of(self, groups: int) -> Tally:
+        """Of so many groups, every row encoded."""
+        extra = {key: (groups - 1) * count for key, count in self.further.items()}
+        return Counter(self.first) + Counter(extra)
+
+
+def party_tally(plan: ModelPlan) -> PartyTally:
+    """Operations of a gradient; a group of rows costs what any other does."""
+    return _party_tally(plan.ckks, plan.layout, plan.link, plan.circuit)
+
+
+# Every party, and every candidate for the layout, asks for the same.
+@lru_cache(maxsize=256)
+def _party_tally(
+    params: CkksParameters, layout: PeriodicLayout, link: Polynomial, circuit: str
+) -> PartyTally:
+    context: Any = CountingContext(params)
+    counted: Any = type("Counted", (_Counted, party_circuit(circuit, EVERY)), {})
+    columns, factors = Columns.of(layout), Link.of(link.coefficients)
+
+    def count(groups: int) -> Counter[tuple[str, int]]:
+        rows = np.empty((groups * layout.rows_per_group, 0))
+        weights: Any = [[range(params.num_towers)]] * layout.num_parts
+        counted(context, columns, factors, rows, (Shadow(0), Shadow(0)), cache=0)(weights)
+        found: Counter[tuple[str, int]] = context.take()
+        return found
+
+    one = count(1)
+    return PartyTally(one, count(2) - one)
+
+
+def _of_model(plan: ModelPlan) -> tuple[IterationTally, ...]:
+    """The coordinator's operations of every iteration, and ciphertexts of its refresh."""
+    counted = min(plan.rounds, COUNTED)
+    short: Any = replace(plan.rule, rounds=counted)  # type: ignore[type-var]
+    return whole(list(_updates(plan.ckks, plan.layout, short)), plan.rounds)
+
+
+@lru_cache(maxsize=256)
+def _updates(
+    params: CkksParameters, layout: PeriodicLayout, rule: Any
+) -> tuple[IterationTally, ...]:
+    context: Any = CountingContext(params)
+    evaluator = _CountedSideBySide(context, layout)
+    low: Any = [range(REFRESH_TOWERS)] * 2
+    state, found = rule.start(_blank(params, layout)), []
+    for t in range(rule.rounds):
+        terms: Any = [low] * layout.num_parts
+        sums, kept = advance(evaluator, rule, t, state, cast(Any, Given(terms, 1.0, 1.0)))
+        own = [evaluator.own_share(total) for total in sums]
+        refreshed = sum(len(evaluator.spread(terms, share)) for share in own)
+        found.append(IterationTally(context.take(), refreshed))
+        state = (*(_blank(params, layout) for _ in sums), *kept)
+    return tuple(found)
+
+
+def _blank(params: CkksParameters, layout: PeriodicLayout) -> Parts:
+    whole: Any = range(params.num_towers)
+    return Parts([[whole, whole]] * layout.num_parts)
+
+
+class _CountedSideBySide(SideBySide):
+    """The coordinator's circuit, on counters."""
+
+    def _joined(self, pairs: Sequence[Pair]) -> Pair:
+        return pairs[0]
+
+    def _parted(self, rest: Any) -> list[Pair] | None:
+        return None
+
+
+def encoded_bytes(plan: ModelPlan, rows: int) -> int:
+    """Of a round's encoded rows of a party."""
+    params, groups = plan.ckks, plan.layout.groups_of(plan.taken(rows))
+    return sum(
+        count * encoded_size(params, level)
+        for (name, level), count in party_tally(plan).of(groups).items()
+        if name == "encode"
+    )
+
+
+def encoded_again(plan: ModelPlan, rows: int, cache: int = CACHE) -> float:
+    """Share of a party's rows that every round encodes anew."""
+    if plan.taken(rows) < rows:
+        return 1.0
+    return max(0.0, 1 - cache / encoded_bytes(plan, rows))
+
+
+def cache_words(plan: ModelPlan, cache: int = CACHE) -> str:
+    """What a party keeps of its encoded rows, for a person."""
+    rows = max(member.rows for member in plan.members)
+    needed, again = encoded_bytes(plan, rows), encoded_again(plan, rows, cache)
+    if plan.taken(rows) < rows:
+        return f"a party encodes other rows in every round, {size(needed)} of them"
+    if not again:
+        return f"a party keeps its rows encoded, {size(needed)} at most"
+    return (
+        f"a party keeps {size(cache)} of its encoded rows, and encodes the other {again:.0%} of "
+        f"{size(needed)} again in every round"
+    )
+>>>>>>> main
