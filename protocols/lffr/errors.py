@@ -10,6 +10,7 @@ from protocols.ckks.circuits.errors import MARGIN, error_std, few_margin
 from protocols.ckks.circuits.lffr import KINDS, cubic
 from protocols.ckks.circuits.rows import MASK_VALUE, RowUnits
 from protocols.ckks.factored import Link
+from protocols.ckks.lffr import lffr_slope
 from protocols.lffr.home_plan import LffrModelPlan
 from protocols.lffr.plan import LffrPlan
 from protocols.model import errors as model_errors
@@ -74,7 +75,8 @@ def _error_std(plan: LffrPlan, kept: float, margin: float = MARGIN) -> float:
 
 def steepest(units: RowUnits, z: Any) -> Any:
     """Slope of a row whose target is 0; that of 1 is the same at -z."""
-    return Link.of(units.link.coefficients).lffr_slope(z, lambda t: t + 0.5 / cubic(units.link)[0])
+    link = Link.of(units.link.coefficients)
+    return lffr_slope(link, z, lambda t: t + 0.5 / cubic(units.link)[0])
 
 
 def home_model_error_std(plan: LffrModelPlan) -> float:

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from protocols.ckks.circuits.rows import REFRESH_LEVEL, RowUnits
 from protocols.ckks.factored import Link
-from protocols.ckks.lffr import lffr_slope
 from protocols.numerics.approximation import Polynomial
 from protocols.updates.update import Update
 
@@ -30,16 +29,9 @@ Slope = Callable[[RowUnits, Any], Any]
 """What weighted rows are multiplied by, of z'."""
 
 
-<<<<<<< HEAD
 def quotient(units: RowUnits, z: Any) -> Any:
     """q(z') / A, the link's."""
     return Link.of(units.link.coefficients).quotient(z)[1]
-=======
-def steepest(units: RowUnits, z: Any) -> Any:
-    """LFFR's slope of a row whose target is 0; that of 1 is the same at -z."""
-    link = Link.of(units.link.coefficients)
-    return lffr_slope(link, z, lambda t: t + 0.5 / cubic(units.link)[0])
->>>>>>> main
 
 
 @lru_cache(maxsize=64)
