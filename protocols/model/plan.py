@@ -41,11 +41,6 @@ from protocols.updates.momentum import Momentum
 from protocols.updates.update import Update
 
 Array = NDArray[np.float64]
-LARGEST_ENTRY = 2.0
-"""Of an encoded row, whatever the schema's scaling."""
-OWN_PATH = 2.0
-"""Margin for the rule's own path, which counts as a rounding a round: momentum, and a barrier's
-products, came up to 1.2 times what is counted."""
 
 
 def check_batches(plan: ModelPlan) -> None:

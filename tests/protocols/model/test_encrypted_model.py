@@ -23,7 +23,9 @@ from protocols.ckks import subring
 from protocols.ckks.circuits import projection
 from protocols.ckks.circuits.errors import fresh_std
 from protocols.ckks.circuits.periodic import PeriodicLayout, widest
-from protocols.model.plan import OWN_PATH, ModelPlan
+from protocols.ckks.circuits.rows_at_home import quotient
+from protocols.model.errors import OWN_PATH, _errors, release_error_std
+from protocols.model.plan import ModelPlan
 from protocols.numerics.approximation import exponential_approximation
 from protocols.plan import kinds
 from tests.support import exact, helpers
@@ -130,7 +132,7 @@ class Measured:
     @property
     def flooded(self) -> Floats:
         """What the decryption added, in stated deviations."""
-        stated: Floats = (self.released - self.exact) / self.session.plan.release_error_std
+        stated: Floats = (self.released - self.exact) / release_error_std(self.session.plan)
         return stated
 
 
@@ -230,7 +232,7 @@ def test_noise_of_rows_that_are_all_alike(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(helpers, "make_data", alike)
     case = Case(7, 9, "gd", 2, "several", 2, False, 512)
     std, plan = spread(lambda: case.session(rounds=4, rows=[4 * 128] * 2))
-    assert std < np.hypot(*plan._errors)
+    assert std < np.hypot(*_errors(plan, quotient))
 
 
 def test_parts_side_by_side_bring_their_noise_along(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,7 +241,7 @@ def test_parts_side_by_side_bring_their_noise_along(monkeypatch: pytest.MonkeyPa
     case = Case(3, 128, "gd", 2, "one", 1, False, 512)
     std, plan = spread(lambda: case.session(rounds=4, rows=[20, 20], features_per_ciphertext=2))
     assert plan.layout.num_parts == 64
-    assert std < np.hypot(*plan._errors)
+    assert std < np.hypot(*_errors(plan, quotient))
 
 
 @cache
@@ -262,18 +264,18 @@ def test_the_release_error_is_as_predicted() -> None:
 
 
 def sigma_e_halved(patch: pytest.MonkeyPatch) -> None:
-    true = ModelPlan.model_error_std
-    patch.setattr(ModelPlan, "model_error_std", lambda self: true(self) / 2)
+    true = kinds.model_error_std
+    patch.setattr(kinds, "model_error_std", lambda plan: true(plan) / 2)
 
 
 def replies_without_their_errors(patch: pytest.MonkeyPatch) -> None:
     """In the bound alone."""
-    patch.setattr("protocols.model.plan.fresh_std", lambda params, parties: 0.0)
+    patch.setattr("protocols.model.errors.fresh_std", lambda params, parties: 0.0)
 
 
 def one_partys_errors(patch: pytest.MonkeyPatch) -> None:
     """Those of the joint key are P times one party's."""
-    patch.setattr("protocols.model.plan.fresh_std", lambda params, parties: fresh_std(params, 1))
+    patch.setattr("protocols.model.errors.fresh_std", lambda params, parties: fresh_std(params, 1))
 
 
 @pytest.mark.parametrize(
@@ -285,8 +287,8 @@ def test_replies_make_the_noise_of_one_round(
     """As the bound says without its margin, and without rows; what another formula says is not."""
     # Rows are scaled so that replies count for little: here for more than a refresh.
     monkeypatch.setattr("protocols.ckks.circuits.rows.MASK_VALUE", 8.0)
-    monkeypatch.setattr("protocols.model.plan.LARGEST_ENTRY", 0.0)
-    monkeypatch.setattr("protocols.model.plan.rounding_std", lambda params, parties: 0.0)
+    monkeypatch.setattr("protocols.model.errors.LARGEST_ENTRY", 0.0)
+    monkeypatch.setattr("protocols.model.errors.rounding_std", lambda params, parties: 0.0)
     std, plan = one_round()
     if mutant:
         mutant(monkeypatch)

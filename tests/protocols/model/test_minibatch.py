@@ -15,9 +15,11 @@ import pytest
 from scipy.stats import chisquare
 from sklearn.linear_model import LogisticRegression
 
+from protocols.ckks.circuits.rows_at_home import quotient
 from protocols.errors import ParameterError, PrivacyError
 from protocols.model import counts, minibatch
 from protocols.model.counts import iteration_cost
+from protocols.model.errors import _errors
 from protocols.model.plan import ModelPlan
 from protocols.numerics.approximation import range_bound, sigmoid_approximation
 from protocols.plan import kinds
@@ -78,7 +80,8 @@ def test_noise_is_below_its_bound_and_not_far() -> None:
     """Rows that count more bring more noise. Eight coefficients have a wide margin."""
     std, plan = spread(lambda: logistic(rows=[1000, 900], batches=8))
     assert 0.03 < std / kinds.model_error_std(plan) < 1
-    assert plan._errors[1] > replace(plan, batches=1)._errors[1]
+    whole = replace(plan, batches=1)
+    assert _errors(plan, quotient)[1] > _errors(whole, quotient)[1]
 
 
 # -- rows of a round -------------------------------------------------------------------------------

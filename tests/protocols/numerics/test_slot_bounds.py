@@ -214,11 +214,11 @@ def attained(plan: Any) -> Seen:
     )
 
 
-@pytest.mark.parametrize("name", CASES)
 def check(policy: Policy, plan: Any, norm_bound: float) -> None:
     policy.check_slots(plan, kinds.slot_bounds(plan, norm_bound))
 
 
+@pytest.mark.parametrize("name", CASES)
 def test_no_slot_passes_its_bound(name: str) -> None:
     """Every refresh and the release, of every rule, model and layout."""
     plan = CASES[name]()
