@@ -169,9 +169,9 @@ def test_plans_that_do_not_fit_are_refused(change: dict[str, object], words: str
 
 
 def test_owners_are_told_what_is_exact_and_what_is_of_one_party() -> None:
-    told = list(plan_sum(FIGURES, replace(PROMISE, epsilon=None), SUMS["exact"]).remarks())
+    told = list(kinds.remarks(plan_sum(FIGURES, replace(PROMISE, epsilon=None), SUMS["exact"])))
     assert "exact" in told[0] and told[1].endswith("each of a alone is opened")
-    assert not list(plan_sum(FIGURES, PROMISE, LABEL).remarks())
+    assert not list(kinds.remarks(plan_sum(FIGURES, PROMISE, LABEL)))
 
 
 def test_noise_of_two_sums_is_not_the_same() -> None:
