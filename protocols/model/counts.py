@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pkgutil
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from parties.kernel.model.clear_rows import encoded_size
+from parties.kernel.model.clear_rows import encoded_size, party_circuit
 from parties.kernel.model.columns import Columns, Complexes
 from protocols.ckks import residues as rns
 from protocols.ckks.circuits.periodic import PeriodicLayout, widest
@@ -36,11 +35,6 @@ from protocols.numerics.approximation import Polynomial
 from protocols.words import size
 
 Model = TypeVar("Model", bound=ModelPlan)
-CIRCUITS = {
-    "link": "parties.kernel.model.clear_rows:ClearRows",
-    "lffr": "parties.kernel.lffr.clear:ClearLffr",
-}
-"""What a party evaluates, by `ModelPlan.circuit`."""
 CACHE = ENCODED_ROWS.total
 """Encoded rows that the parties of one process keep together, unless told otherwise [bytes]."""
 
@@ -104,7 +98,7 @@ def _party_tally(
     params: CkksParameters, layout: PeriodicLayout, link: Polynomial, circuit: str
 ) -> PartyTally:
     context: Any = CountingContext(params)
-    counted: Any = type("Counted", (_Counted, pkgutil.resolve_name(CIRCUITS[circuit])), {})
+    counted: Any = type("Counted", (_Counted, party_circuit(circuit)), {})
     columns, factors = Columns.of(layout), Link.of(link.coefficients)
 
     def count(groups: int) -> Counter[tuple[str, int]]:
