@@ -204,8 +204,8 @@ ROOMS: Mapping[str, Room] = {
             "protocols/steps/cover.py",
             "ciphercohort/results/cover_words.py",
         ),
-        edges=("parties/kernel/keys/key_share.py", "protocols/rows/protocol.py"),
-        reason="a key share is split where it is, and the steps of encrypted rows list it",
+        edges=("parties/kernel/run.py", "protocols/rows/protocol.py"),
+        reason="the kernel's run opens it by name, and the steps of encrypted rows list it",
     ),
     "whitening": Room(
         has=(
