@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -55,6 +56,7 @@ UPDATES = {
 """What each protocol offers."""
 
 
+@cache
 def rule_named(kind: str) -> type[Update]:
     """The rule of this kind: plain ones are in `momentum`.
 
