@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 from hypothesis import settings
+from typer.main import get_command
 
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
@@ -18,6 +20,14 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """No test knows what this machine has rehearsed, nor adds to it."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def commands_once() -> Iterator[None]:
+    """`CliRunner` derives all commands from the same functions in every call otherwise."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("typer.testing._get_command", cache(get_command))
         yield
 
 
