@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from functools import cache
 
@@ -11,6 +12,8 @@ from typer.main import get_command
 
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+# Millions of objects are collected, none of them garbage: half of the time looks for some.
+gc.disable()
 
 pytest_plugins = ["tests.sims.fixtures", "tests.support.rehearsals"]
 
@@ -42,3 +45,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.get_closest_marker("slow") or item.get_closest_marker("secure")
     }
     items.sort(key=lambda item: item.path not in slow)
+
+
+def pytest_collection_finish() -> None:
+    """What is there now stays, and is not looked at again."""
+    gc.freeze()
+    gc.enable()
