@@ -19,17 +19,10 @@ pytest_plugins = ["tests.sims.fixtures", "tests.support.rehearsals"]
 
 
 @pytest.fixture(scope="session", autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No test knows what this machine has rehearsed, nor adds to it."""
+def apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test knows what this machine has rehearsed, nor adds to it; commands are built once."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def commands_once() -> Iterator[None]:
-    """`CliRunner` derives all commands from the same functions in every call otherwise."""
-    with pytest.MonkeyPatch.context() as patched:
         patched.setattr("typer.testing._get_command", cache(get_command))
         yield
 

@@ -89,7 +89,7 @@ def rule_from_dict(fields: Mapping[str, Any]) -> Update:
             is no number), not finite or out of range.
     """
     kind, own = fields.get("kind"), {k: v for k, v in fields.items() if k != "kind"}
-    found = rule_named(kind)  # type: ignore[arg-type]
+    found = rule_named(kind)
     try:
         rule: Update = msgspec.convert(own, found, strict=True)
     except (msgspec.ValidationError, OverflowError, UnicodeError, RecursionError) as error:
