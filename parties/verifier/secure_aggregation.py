@@ -17,7 +17,6 @@ from parties.verifier.sheets import sums_sheet
 from protocols.errors import PolicyError
 from protocols.exchange.messages import Body
 from protocols.steps import second_moment
-from protocols.sums.objectives import MomentObjective
 from protocols.sums.plan import GradientPlan
 
 
@@ -64,8 +63,7 @@ class SecureAggregationParty(PartyProtocol):
 
     def remark(self) -> Mapping[str, str]:
         """A seal of the rows, where a later run speaks of them."""
-        is_moment = isinstance(self.plan.task, MomentObjective)
-        return {second_moment.SEAL: self._seal()} if is_moment else {}
+        return {second_moment.SEAL: self._seal()} if self.plan.sums_moment else {}
 
     def stand_in(self, request: Body) -> Callable[[], None]:
         """Nobody can."""
