@@ -139,6 +139,11 @@ class Whitening:
         """C, shape (d, d)."""
         return full(np.array(self.moment), self.features)
 
+    @property
+    def row_sum_bound(self) -> float:
+        """2 d Lambda, of 2 mean |a_k| |a|_1 over rows a = A x: each mean product is in Lambda."""
+        return 2 * self.features * self.spectrum
+
     def encode(self, rows: Array) -> Array:
         """A x of every row x, clipped to norm 1; shape (rows, d)."""
         return clip_rows(self._times(rows), 1.0)[0]

@@ -63,8 +63,11 @@ QUIET_ROUNDS = 12
 to 100,000 rows."""
 QUIET_RADIUS = 12.0
 """Of the link there, of degree DEGREE; logits of those tables reach 4 to 9."""
-LEAST_LOWEST = 1 / 64
-"""Of the curvature's bound: a smaller curvature is not waited for, in so few steps."""
+SPAN = 0.45
+"""T times the lowest curvature that T steps on sums wait for, of the bound: 12 steps leave 1 in 50
+of what belongs to it and to larger ones, 40 1 in 2,400."""
+QUIET_FLOOR = 2.0**-10
+"""Of the bound of row sums there, which are a hundredth to a thousandth of it."""
 UNSURE = 2.0
 """Times what is guessed of the largest eigenvalue, of linear models."""
 ROUNDED = 1e-6
@@ -207,17 +210,20 @@ def _known(figures: PublicFigures, wanted: Wanted, moment: Moment) -> dict[str, 
 def _draft_sums(
     figures: PublicFigures, wanted: Wanted, moment: Moment, known: dict[str, Any]
 ) -> Draft:
-    """Least squares on sums of rows that are whitened: Chebyshev's steps on a known spectrum."""
-    whitening, guess = guided(moment.matrix, figures.usual, shortened=False, **known)
-    largest = whitening.spectrum
-    lowest = min(max(float(guess[0]) / largest, LEAST_LOWEST), 0.5)
-    plain = draft_gram(figures, replace(wanted, rounds=wanted.rounds or QUIET_ROUNDS)).plan
+    """Least squares on sums of rows that are whitened: Chebyshev's steps on what few can reach.
+
+    Encrypted row sums bound the curvature, however much noise the moment has.
+    """
+    whitening, _ = guided(moment.matrix, figures.usual, shortened=False, **known)
+    rounds = wanted.rounds or QUIET_ROUNDS
+    plain = draft_gram(figures, replace(wanted, rounds=rounds)).plan
     if not isinstance(plain, GramPlan):
         raise AssertionError("sums of products have a plan of theirs")
     plan = replace(
         plain,
-        curvature_bound=2 * largest,
-        lowest=lowest,
+        curvature_bound=whitening.row_sum_bound,
+        floor=wanted.floor or QUIET_FLOOR,
+        lowest=min(SPAN / rounds, 0.5),
         whitening=whitening,
         moment_plan=moment.plan,
         moment_privacy=moment.promise,
