@@ -17,6 +17,8 @@ export FLWR_TELEMETRY_ENABLED := 0
 export FLWR_DISABLE_UPDATE_CHECK := 1
 export NO_MKDOCS_2_WARNING := 1
 export FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION := 1
+# Modules are installed uncompiled: hundreds of processes would each compile what they load.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:

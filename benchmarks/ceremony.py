@@ -41,7 +41,7 @@ def measure(parties: int, *, secure: bool = True, keys_per_message: int = 4) -> 
         replace(member, verify_key=public_bytes(identities[member.name])) for member in plan.members
     )
     plan = replace(plan, members=members)
-    context, terms = CkksContext(plan.ckks, "ceremony"), Terms.of(plan, KEYS, _SEED)
+    context, terms = Shared.context(plan.ckks, plan.session), Terms.of(plan, KEYS, _SEED)
     laps = dict.fromkeys(plan.names, 0.0)
     uploads = dict.fromkeys(plan.names, 0)
     sheet = keys_sheet(plan)
@@ -56,7 +56,7 @@ def measure(parties: int, *, secure: bool = True, keys_per_message: int = 4) -> 
         started, before = time.process_time(), views[name].digest
         views[name].note(step, body)
         if step == KEYS.commit:
-            shares[name].begin({}, context)
+            shares[name].begin({})
             reply = openings[name].commit(keygen.answer_keys(context, shares[name]))
         elif step == KEYS.open:
             reply = openings[name].open(body)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from parties.kernel.private import Terms
-from parties.kernel.rooms import COVER, EVERY, GRAM, check_protocols, refused
+from parties.kernel.rooms import COVER, EVERY, GRAM, LFFR, check_protocols, refused
 from protocols.errors import ParameterError, PolicyError
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Policy:
             PolicyError: names the field, its value and the bound.
         """
         cover = plan.cover
-        beside = {COVER: cover is not None, GRAM: plan.kind == GRAM}
+        beside = {COVER: cover is not None, GRAM: plan.kind == GRAM, LFFR: LFFR in plan.kind}
         for need in (plan.protocol, *(name for name, is_due in beside.items() if is_due)):
             if need not in self.protocols:
                 cure = ""

@@ -78,11 +78,11 @@ def rms(values: Any) -> float:
 class JointSecret:
     """s = sum_p s_p of a simulated run. SECRET: nobody ever holds it in a real one."""
 
-    def __init__(self, context: CkksContext, shares: Iterable[bytes]) -> None:
-        """shares: key shares as `PartyProtocol.state` seals them, here by nothing."""
+    def __init__(self, context: CkksContext, shares: Iterable[Any]) -> None:
+        """shares: s_p, integer coefficients."""
         total: Integers = np.zeros(context.params.ring_dim, dtype=object)
         for share in shares:
-            total = total + np.frombuffer(share, np.int8).astype(object)
+            total = total + np.asarray(share).astype(object)
         self.context, self.coefficients = context, total
         self._evaluated: dict[int, Integers] = {}
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from parties.kernel.rooms import BESIDE, EVERY, ROOMS
-from protocols.names import ENCRYPTED_ROWS
+from protocols.names import ENCRYPTED_MODEL, ENCRYPTED_ROWS
 
 OURS = ("ciphercohort", "coordinator", "parties", "protocols", "sims")
 KERNEL, READER, AGENT = "parties.kernel", "parties.reader", "parties.agent"
@@ -77,7 +77,11 @@ class Source:
         roots = {each.partition(".")[0] for name in modules for each in self._names(name)}
         return sorted(roots - {*OURS, *sys.stdlib_module_names})
 
-    def _names(self, module: str) -> Iterator[str]:
+    @cached_property
+    def _names(self) -> Callable[[str], Collection[str]]:
+        return cache(lambda module: {*self._read(module)})  # a dozen questions, one reading
+
+    def _read(self, module: str) -> Iterator[str]:
         """Whatever a module imports or names, packages and members too."""
         hidden = set[ast.AST]()
         package = module if self.files[module].name == "__init__.py" else module.rpartition(".")[0]
@@ -114,7 +118,7 @@ class Trusted:
     """Modules by what they are for an owner.
 
     kernel: secrets, and all that their files load; protocols: what of it an owner needs who takes
-    part in one alone, and what cover and Gram sums add; reader: what else sees rows as cells;
+    part in one alone, and what BESIDE adds; reader: what else sees rows as cells;
     agent: what else the process with both may load: its store, ledger, settings; verifier: what the
     process that drives it loads beside: plans, certificates, messages, steps, sockets; libraries:
     of others, that the kernel loads.
@@ -134,9 +138,10 @@ class Trusted:
         source = Source(root)
         kernel = source.kernel()
         protocols = {name: source.kernel([name]) for name in EVERY if name not in BESIDE}
+        circuits = [ENCRYPTED_ROWS, ENCRYPTED_MODEL]
         for name in BESIDE:
-            both = source.kernel([ENCRYPTED_ROWS, name])
-            protocols[name] = [each for each in both if each not in protocols[ENCRYPTED_ROWS]]
+            both, without = source.kernel([*circuits, name]), source.kernel(circuits)
+            protocols[name] = [each for each in both if each not in without]
         own = source.loaded(OWNERS, but=[DRIVES])
         reader = [n for n in source.below(READER) if n in own and n not in kernel]
         agent = [n for n in own if n not in (*kernel, *reader)]

@@ -4,16 +4,15 @@ session.sealed: what a restarted agent goes on from, while a session lasts. sess
 session, when it began and ended, why, and its last reply. consent.jsonl: what the owner decided
 about each plan, and when.
 
-Plain form of the state: one line of JSON (version, fingerprint of the rows, fields, sizes of the
-blobs), then the blobs. A large blob that is the same as at the step before, such as an evaluation
-key, is written once beside it, <SHA-256>.blob, sealed too.
+Plain form of the state: one line of JSON (version, fingerprint of the rows, the channel's head,
+sizes of the blobs), then the blobs. A large blob that is the same as at the step before, such as an
+evaluation key, is written once beside it, <SHA-256>.blob, sealed too.
 
 Security: the state is on disk before a reply leaves, so that a restarted party never makes a second
 share for a step it answered. Whoever restores an old copy of the folder by hand would break this
 promise: <folder>.last, beside it, says how many steps of which session were answered, and a state
 of fewer is refused. <folder>.calls says how often the kernel answered, in which run: whoever drives
-it cannot set it back either, nor by answers of another run. The key share in the state is sealed
-once more, under a label of its own.
+it cannot set it back either, nor by answers of another run.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ import time
 from collections.abc import Callable, Collection
 from hashlib import sha256
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from parties.agent.records import codec
 from parties.agent.vault import Vault
 from protocols.errors import ParameterError, PolicyError
-from protocols.exchange.body import Body
 from protocols.exchange.documents import Checked, parse_json, read
 from protocols.exchange.private_files import erase, private_folder, sweep, write_private
 
@@ -40,16 +39,17 @@ log = logging.getLogger(__name__)
 STATE, SESSIONS, CONSENT = "session.sealed", "sessions.json", "consent.jsonl"
 
 
-VERSION = 9
+VERSION = 10
 LABEL = "session state"
-KEY_LABEL = "key share"
 BLOB_LABEL = "session blob"
 BLOB = ".blob"
 LARGE = 1 << 20
 """Blobs from here on may stand in files of their own [bytes]."""
 
 
-def capture(party: Kept, vault: Vault, keep: Callable[[bytes], str] = lambda blob: "") -> bytes:
+def capture(
+    party: Kept, vault: Vault, keep: Callable[[memoryview], str] = lambda blob: ""
+) -> bytes:
     """Everything of a party that its owner's files do not hold, sealed.
 
     keep: names a blob that is kept elsewhere; empty: it is not.
@@ -57,13 +57,13 @@ def capture(party: Kept, vault: Vault, keep: Callable[[bytes], str] = lambda blo
     Raises:
         PolicyError: its protocol keeps the secret in memory only.
     """
-    state = party.state(lambda plain: vault.seal(plain, KEY_LABEL))
-    places = [keep(blob) or len(blob) for blob in state.blobs]
-    held = [b for b, place in zip(state.blobs, places, strict=True) if isinstance(place, int)]
+    state, blobs = codec().encode(party.state())
+    places = [keep(blob) or len(blob) for blob in blobs]
+    held = [b for b, place in zip(blobs, places, strict=True) if isinstance(place, int)]
     head = {
         "version": VERSION,
         "rows": party.fingerprint(),
-        "meta": dict(state.meta),
+        "state": state.decode(),
         "sizes": places,
     }
     return vault.seal(b"".join([json.dumps(head).encode(), b"\n", *held]), LABEL)
@@ -92,9 +92,8 @@ def restore(
         if head["rows"] != party.fingerprint():
             raise PolicyError("the rows or their schema have changed since this session began")
         places = head["sizes"]
-        blobs = (data.read(p) if isinstance(p, int) else fetch(p) for p in places)
-        state = Body(head["meta"], tuple(blobs))
-        party.restore(state, lambda secret: vault.open(secret, KEY_LABEL))
+        blobs = [data.read(p) if isinstance(p, int) else fetch(p) for p in places]
+        party.restore(codec().decode(head["state"].encode(), blobs))
     except (ParameterError, LookupError, TypeError, ValueError, AttributeError) as error:
         raise PolicyError(
             f"the session state was written by another version ({type(error).__name__})"
@@ -113,11 +112,11 @@ class Kept(Protocol):
         """SHA-256 of its rows and their schema."""
         ...
 
-    def state(self, seal: Callable[[bytes], bytes]) -> Body:
-        """Everything that the owner's files do not hold; seal: encrypts what is secret."""
+    def state(self) -> Any:
+        """Everything that the owner's files do not hold, for the codec; it is sealed."""
         ...
 
-    def restore(self, state: Body, unseal: Callable[[bytes], bytes]) -> None:
+    def restore(self, state: Any) -> None:
         """Inverse of `state`."""
         ...
 
@@ -240,7 +239,7 @@ class SessionStore:
 
     # -- blobs that stay the same -----------------------------------------------------------------
 
-    def _kept(self, blob: bytes, large: set[str]) -> str:
+    def _kept(self, blob: memoryview, large: set[str]) -> str:
         """The name of a blob in a file of its own, which it gets the second time; else empty."""
         if len(blob) < LARGE or self._vault is None:
             return ""
@@ -251,7 +250,7 @@ class SessionStore:
             return digest
         if digest not in self._large:
             return ""
-        write_private(path, self._vault.seal(blob, BLOB_LABEL))
+        write_private(path, self._vault.seal(bytes(blob), BLOB_LABEL))
         return digest
 
     def _blob(self, name: str) -> bytes:

@@ -31,12 +31,15 @@ RECORDS: Mapping[str, str] = {
     name: f"{module}:{name}"
     for module, names in {
         "parties.kernel.channel": ("Handle",),
+        "parties.kernel.cover.sheet": ("CoveredSheet",),
         "parties.kernel.keys.sheet": ("CkksParameters", "KeysSheet"),
         "parties.kernel.model.sheet": ("Columns", "ModelSheet", "TraceMap"),
         "parties.kernel.rows.sheet": ("ColumnMap", "RowsSheet"),
         "parties.kernel.sums.sheet": ("SumsRound", "SumsSheet"),
+        "protocols.exchange.agreement": ("Agreement",),
         "protocols.exchange.body": ("Body",),
         "protocols.exchange.signed_values": ("SignedValue",),
+        "protocols.steps.samples": ("Element", "Pad", "Sample", "Term"),
     }.items()
     for name in names
 }

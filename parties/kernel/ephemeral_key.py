@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -23,9 +23,11 @@ class EphemeralKey:
     its own.
     """
 
+    STATE = ("_private",)
+
     def __init__(self, kind: str, text: SignedText, name: str, identity: Ed25519PrivateKey) -> None:
         self._kind, self._text, self._name, self._identity = kind, text, name, identity
-        self._private: X25519PrivateKey | None = X25519PrivateKey.generate()
+        self._private: bytes | None = X25519PrivateKey.generate().private_bytes_raw()
 
     def __repr__(self) -> str:
         return "EphemeralKey(<secret>)"
@@ -66,17 +68,9 @@ class EphemeralKey:
             ) from None
         return HKDF(hashes.SHA256(), 32, salt=salt, info=info).derive(agreed)
 
-    def state(self, seal: Callable[[bytes], bytes]) -> bytes:
-        """For `restore`, sealed; empty once forgotten."""
-        return seal(self._private.private_bytes_raw()) if self._private else b""
-
-    def restore(self, sealed: bytes, unseal: Callable[[bytes], bytes]) -> None:
-        """Inverse of `state`."""
-        self._private = X25519PrivateKey.from_private_bytes(unseal(sealed)) if sealed else None
-
     def _held(self) -> X25519PrivateKey:
         if self._private is None:
             raise PolicyError(
                 f"the {self._kind} was forgotten after its use; resend the first reply"
             )
-        return self._private
+        return X25519PrivateKey.from_private_bytes(self._private)

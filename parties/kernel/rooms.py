@@ -9,10 +9,11 @@ from typing import Any
 
 from protocols.errors import ParameterError, PolicyError
 
-COVER, GRAM = "cover", "gram"
+COVER, GRAM, LFFR = "cover", "gram", "lffr"
 BESIDE = {
-    COVER: "adds to one of the first two",
+    COVER: "adds to the first two, where parties stand in for others",
     GRAM: "adds to encrypted-rows, for linear models",
+    LFFR: "adds to the first two, for LFFR models",
 }
 """What an owner names beside protocols, and for what."""
 ROOMS: Mapping[str, tuple[str, ...]] = {
@@ -21,10 +22,9 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
     "secure-aggregation": ("sums",),
     COVER: ("cover",),
     GRAM: ("gram",),
+    LFFR: ("lffr",),
 }
-"""By protocol; all share what stands above the rooms, and `integers`. Cover, by which an owner
-stands in for those who vanish, goes with the first two; sums of products of rows, which linear
-models are solved from, with the first."""
+"""By protocol, and by what goes with one; all share what stands above the rooms, and `integers`."""
 EVERY = tuple(ROOMS)
 _HERE = f"{__name__.rpartition('.')[0]}."
 
@@ -35,7 +35,7 @@ def check_protocols(protocols: Collection[str]) -> None:
     if unknown or not {*protocols} - {*BESIDE}:
         raise ParameterError(
             f"protocols={[*protocols]}: name one or more of {', '.join(ROOMS)}, and not "
-            f"{' or '.join(BESIDE)} alone"
+            f"{', '.join(BESIDE)} alone"
         )
 
 

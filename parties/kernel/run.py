@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,20 +19,22 @@ from parties.kernel.private import Private, Terms, closed
 from parties.kernel.rooms import named
 from protocols.errors import PolicyError
 from protocols.exchange.agreement import Agreement, commitment, new_seed
-from protocols.exchange.body import Body
 from protocols.privacy.laws.randomness import RandomSource, apart
+from protocols.steps.state import restore, state_of
 
 if TYPE_CHECKING:
     from parties.account import Account
     from parties.coins import Coins
 
 SESSIONS: Mapping[str, str] = {
+    "CoveredSheet": "parties.kernel.cover.session:CoveredKeys",
     "KeysSheet": "parties.kernel.keys.session:KeySession",
     "ModelSheet": "parties.kernel.model.session:ModelSession",
     "RowsSheet": "parties.kernel.rows.session:RowsSession",
     "SumsSheet": "parties.kernel.sums.session:SumsSession",
 }
 """By the sheet that asks for one; loaded when it does."""
+KEYS = ("CoveredSheet", "KeysSheet")
 
 
 class Run:
@@ -69,10 +71,9 @@ class Run:
         self.private = Private(account)
         self._randomness, self.terms = randomness, terms or Terms(exact=False, insecure=False)
         self._order = order_coins(randomness)
-        self._keys: Any = None
-        self._session: Any = None
         self._peers, self._seed, self.number = peers, new_seed(), secrets.token_hex(16)
-        self._sheets: list[Any] = []
+        self._opened: list[tuple[Any, Any]] = []  # sheets, sessions: of keys, of rows
+        self._held: dict[str, Any] = {}
         self._agreed: Agreement | None = None
         self._is_signed = False  # by everybody
 
@@ -101,29 +102,33 @@ class Run:
         if self._agreed is not None and sheet.digest() not in self._agreed.sheets:
             raise PolicyError("the sheets of this run are signed: no other one is opened")
         # What the account booked is for one session of rows.
-        of_keys = kind == "KeysSheet"
-        if (self._keys if of_keys else self._session) is not None:
+        if any((type(other).__name__ in KEYS) == (kind in KEYS) for other, _ in self._opened):
             raise PolicyError("a run has one session of keys, and one of rows")
         self.private.terms = replace(
             self.terms,
             booked=self.account.booked,
             spend=self.account.spend,
             joint_seed=partial(self._joint_seed, sheet.digest()),
-            keys=lambda: self._keys,
+            keys=lambda: self.keys,
         )
-        if of_keys:
-            opened = self._keys = session(sheet, self.name, rows, self.signing_key, **beside)
-        else:
-            source = apart(self._randomness, stream) if stream else self._randomness
-            opened = session(sheet, self.name, rows, source, self.signing_key, **beside)
-            self._session = opened
-        self._sheets.append(sheet)
+        source = apart(self._randomness, stream) if stream else self._randomness
+        own = () if kind in KEYS else (source,)
+        opened = session(sheet, self.name, rows, *own, self.signing_key, **beside)
+        state = self._held.pop(sheet.digest(), None)
+        if state is not None:
+            opened.restore(state)
+        self._opened.append((sheet, opened))
         return opened
+
+    @property
+    def keys(self) -> Any:
+        """The session of keys; None before there is one."""
+        return next((s for sheet, s in self._opened if type(sheet).__name__ in KEYS), None)
 
     @property
     def has_model(self) -> bool:
         """Whether its rows meet an encrypted model."""
-        return type(self._session).__name__ == "ModelSession"
+        return any(type(sheet).__name__ == "ModelSheet" for sheet, _ in self._opened)
 
     # -- what all owners sign, and the joint seed -------------------------------------------------
 
@@ -141,9 +146,10 @@ class Run:
             PolicyError: the sheets are not of one run of parties that this owner named, or another
                 commitment stands in the place of its own.
         """
-        first, key = self._sheets[:1], self.signing_key.public_key().public_bytes_raw().hex()
-        roster = dict(first[0].roster) if first else {}
-        runs = {(sheet.session, sheet.roster) for sheet in self._sheets}
+        sheets = [sheet for sheet, _ in self._opened]
+        key = self.signing_key.public_key().public_bytes_raw().hex()
+        roster = dict(sheets[0].roster) if sheets else {}
+        runs = {(sheet.session, sheet.roster) for sheet in sheets}
         known = roster if self._peers is None else {**self._peers(), self.name: key}
         strangers = [name for name, own in roster.items() if known.get(name) != own]
         for what, holds in (
@@ -156,9 +162,9 @@ class Run:
             if not holds:
                 raise PolicyError(f"the sheets of this run are not signed: {what}")
         self._agreed = Agreement(
-            session=first[0].session,
+            session=sheets[0].session,
             plan=plan,
-            sheets=tuple(sheet.digest() for sheet in self._sheets),
+            sheets=tuple(sheet.digest() for sheet in sheets),
             roster=roster,
             commitments=dict(commitments),
         )
@@ -184,36 +190,28 @@ class Run:
 
     def take_back(self) -> None:
         """Nothing more leaves its sessions; the run counts no longer, unless it is spent."""
-        for session in (self._keys, self._session):
-            if session is not None:
-                session.erase()
+        for _, session in self._opened:
+            session.erase()
         if not self.account.is_spent and self._agreed is None:
-            self._keys = self._session = None
-            self._sheets = []
+            self._opened = []
         self.account.abandon()
 
     def row_seal(self, rows: Any, plan: str) -> str:
         """This party's word that its rows are these, which it alone can tell; plan: a digest."""
         return row_seal(self.signing_key, plan, rows.fingerprint())
 
-    def state(self) -> Body:
-        """For `restore`: order and seed are secret."""
-        agreed = self._agreed and asdict(self._agreed)
-        meta = {
-            "account": self.account.state(),
-            "agreed": agreed,
-            "is_signed": self._is_signed,
-            "number": self.number,
-        }
-        return Body(meta, (self._order, self._seed))
+    STATE = ("_order", "_seed", "number", "_is_signed", "_agreed")
 
-    def restore(self, state: Body) -> None:
-        """Inverse of `state`, in a new run over the same rows."""
-        self.account.restore(state.meta["account"])
-        self._order, self._seed = state.blobs
-        agreed, self._is_signed = state.meta["agreed"], state.meta["is_signed"]
-        self.number = str(state.meta["number"])
-        self._agreed = agreed and Agreement(**agreed)
+    def state(self) -> list[Any]:
+        """For `restore`; there are secrets in it."""
+        held = {sheet.digest(): session.state() for sheet, session in self._opened}
+        return [state_of(self), self.account.state(), held]
+
+    def restore(self, state: list[Any]) -> None:
+        """Inverse of `state`, in a new run over the same rows; `open` gives sessions theirs."""
+        own, account, self._held = state
+        restore(self, own)
+        self.account.restore(account)
 
 
 def row_seal(key: Ed25519PrivateKey, plan: str, fingerprint: str) -> str:

@@ -9,16 +9,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from parties.kernel.channel import Channel, Codec, Handle
+from parties.kernel.channel import Channel, Handle
 from parties.kernel.private import HiddenError
 from parties.kernel.run import Run
 from protocols.errors import CohortError, DataError, MessageError, PolicyError
 from protocols.exchange.agreement import SIGNED
-from protocols.exchange.body import Body
 
 if TYPE_CHECKING:
     from parties.agent.owner import Owner
@@ -29,20 +27,22 @@ T = TypeVar("T")
 SHARED = ("begin", "erase")
 QUIET = (*SHARED, "agree_pads", "take_keys", "hold", "add_public_shares", "stand_in")
 """What shows nothing; each other call is counted on disk before it is answered."""
+_KEYS = (
+    *("public_share", "relinearisation_first", "rotation_share", "add_public_shares"),
+    *("hold_relinearisation", "hold_decryption", "open_reply"),
+)
 METHODS: Mapping[str, tuple[str, ...]] = {
-    "KeySession": (
-        *("public_share", "relinearisation_first", "rotation_share", "add_public_shares"),
-        *("hold_relinearisation", "hold_refresh", "hold_decryption", "open_reply"),
-        *("cover_key", "deal", "hold", "stand_in"),
-    ),
+    "CoveredKeys": (*_KEYS, "cover_key", "deal", "hold", "stand_in"),
+    "KeySession": _KEYS,
     "ModelSession": ("pad_key", "agree_pads", "take_keys", "gradient", "refresh"),
-    "RowsSession": ("contribute",),
+    "RowsSession": ("contribute", "hold_refresh"),
     "SumsSession": ("mask_key", "masked_secret", "round"),
 }
 """What may be asked of a session, beside SHARED."""
 FIGURES: Mapping[str, tuple[str, ...]] = {
+    "CoveredKeys": ("begun", "missing"),
     "KeySession": ("begun", "missing"),
-    "ModelSession": (),
+    "ModelSession": ("begun",),
     "RowsSession": (),
     "SumsSession": ("begun",),
 }
@@ -63,22 +63,6 @@ ACCOUNT, STORE = (
 )
 
 
-@dataclass(slots=True)
-class _Opened:
-    """A session, and from what it was made."""
-
-    sheet: Any
-    rows: tuple[Any, ...]
-    stream: str
-    session: Any
-    seed: bytes | None = None
-    is_restored: bool = False
-
-    @property
-    def kind(self) -> str:
-        return type(self.session).__name__
-
-
 class Serving:
     """Answers one call after the other, until the other side is gone."""
 
@@ -86,7 +70,8 @@ class Serving:
         self._owner, self._channel = owner, channel
         self._run: Run | None = None
         self._rows: list[tuple[tuple[Any, ...], Any]] = []
-        self._opened: list[_Opened] = []
+        self._opened: list[Any] = []
+        self._made_of: dict[str, Any] = {}  # by sheet: rows and stream, the same after a restart
         self._undo: list[tuple[int, Callable[[], None]]] = []
         self._calls = 0  # of this run, that may show something
         self._has_begun = False
@@ -181,9 +166,9 @@ class Serving:
     def _take_back(self) -> None:
         """No session outlives this: another plan's sheets would be signed beside it."""
         self._of.take_back()
-        for opened in self._opened:
-            opened.session.erase()
-        self._opened, self._undo = [], []
+        for session in self._opened:
+            session.erase()
+        self._opened, self._undo, self._made_of = [], [], {}
 
     def _used(self, view: str, digest: str, held_out: Any) -> Handle:
         self._rows.append(((view, digest, held_out), self._rows_of(view, digest, held_out)))
@@ -201,13 +186,13 @@ class Serving:
 
     def _open(self, sheet: Any, handle: Handle, stream: str) -> tuple[Handle, bytes | None]:
         asked, rows = _at(self._rows, handle)
-        for number, opened in enumerate(self._opened):
-            made_of = opened.sheet, opened.rows, opened.stream
-            if opened.is_restored and made_of == (sheet, asked, stream):
-                return Handle(number), opened.seed
+        made_of = asked, stream
+        if self._made_of.setdefault(sheet.digest(), made_of) != made_of:
+            raise PolicyError("this session has begun on other rows, or with other coins")
         session = self._of.open(sheet, rows, stream, **self._owner.beside(sheet))
-        self._opened.append(_Opened(sheet, asked, stream, session))
-        return Handle(len(self._opened) - 1), None
+        self._opened.append(session)
+        seed = session.seed if getattr(session, "begun", False) else None
+        return Handle(len(self._opened) - 1), seed
 
     def _reveal(self, signatures: Mapping[str, str]) -> bytes:
         self._count()  # set back, it could sign others once its seed is known
@@ -218,19 +203,14 @@ class Serving:
         self._owner.store.count(self._of.number, self._calls)
 
     def _call(self, handle: Handle, method: str, values: Sequence[Any], named: Any) -> Any:
-        opened = _at(self._opened, handle)
-        if method not in (*SHARED, *METHODS[opened.kind]):
-            raise MessageError(f"{opened.kind} has no method of this name to call")
-        if opened.seed is not None and method == "begin":
-            return opened.seed
-        if method == "begin" and opened.kind == "KeySession":
-            values = values[:1]  # the ring is the sheet's
+        session = _at(self._opened, handle)
+        kind = type(session).__name__
+        if method not in (*SHARED, *METHODS[kind]):
+            raise MessageError(f"{kind} has no method of this name to call")
         if method not in QUIET:
             self._count()
-        meant = [_at(self._opened, v).session if isinstance(v, Handle) else v for v in values]
-        found = getattr(opened.session, method)(*meant, **named)
-        if method == "begin":
-            opened.seed = found
+        meant = [_at(self._opened, v) if isinstance(v, Handle) else v for v in values]
+        found = getattr(session, method)(*meant, **named)
         if callable(found):
             self._undo.append((self._calls, found))
             return Handle(len(self._undo) - 1)
@@ -243,10 +223,11 @@ class Serving:
         undo()
 
     def _figure(self, handle: Handle, name: str) -> Any:
-        opened = _at(self._opened, handle)
-        if name not in FIGURES[opened.kind]:
-            raise MessageError(f"{opened.kind} has no figure of this name to read")
-        return getattr(opened.session, name)
+        session = _at(self._opened, handle)
+        kind = type(session).__name__
+        if name not in FIGURES[kind]:
+            raise MessageError(f"{kind} has no figure of this name to read")
+        return getattr(session, name)
 
     # -- what an owner has beside rows ------------------------------------------------------------
 
@@ -274,56 +255,32 @@ class Serving:
 
     # -- going on in another process --------------------------------------------------------------
 
-    def _save(self, driven: Body, answered: int) -> None:
+    def _save(self, driven: Any, answered: int) -> None:
         self._owner.store.count(self._of.number, self._calls)
         self._owner.store.save(_Whole(self, driven, answered))
 
-    def _resume(self) -> Body | None:
-        """What the driver of the open session saved; its sessions are there again.
+    def _resume(self) -> Any:
+        """What the driver of the open session saved; sessions that it opens again go on.
 
         Once, before anything else: a session that is set back answers twice.
         """
         if self._has_begun:
             raise PolicyError("a session goes on when its process starts, and at no other time")
         self._begin()
-        whole = self._owner.store.resume(lambda: _Whole(self, Body(), 0))
+        whole = self._owner.store.resume(lambda: _Whole(self, None, 0))
         return None if whole is None else whole.driven
 
-    def _state(self, seal: Callable[[bytes], bytes]) -> list[Any]:
-        return [
-            self._calls,
-            self._of.state(),
-            [(o.sheet, o.rows, o.stream, o.seed, _state_of(o, seal)) for o in self._opened],
-        ]
+    def _state(self) -> list[Any]:
+        return [self._calls, self._made_of, self._of.state()]
 
-    def _restore(self, state: Sequence[Any], unseal: Callable[[bytes], bytes]) -> None:
-        self._calls, own, sessions = state
-        self._of.restore(own)
+    def _restore(self, calls: int, made_of: dict[str, Any], state: Any) -> None:
+        self._calls, self._made_of = calls, made_of
+        self._of.restore(state)
         if (self._of.number, self._calls) != self._owner.store.counted():
             raise PolicyError(
                 "the session state is older than what was answered: it was set back, or the agent "
                 "died between an answer and its record, and the next answers could show rows"
             )
-        for sheet, rows, stream, seed, held in sessions:
-            with self._of.private:
-                session = self._of.open(
-                    sheet, self._rows_of(*rows), stream, **self._owner.beside(sheet)
-                )
-                opened = _Opened(sheet, rows, stream, session, seed, True)
-                if held is not None:
-                    self._refill(opened, held, unseal)
-            self._opened.append(opened)
-
-    def _refill(self, opened: _Opened, held: Any, unseal: Callable[[bytes], bytes]) -> None:
-        session = opened.session
-        if opened.kind == "KeySession":
-            session.restore(None, *held, unseal)
-        elif opened.kind == "ModelSession":
-            keys = next(o.session for o in self._opened if o.kind == "KeySession")
-            session.begin(keys)
-            session.restore(held, unseal)
-        elif held:
-            session.erase()
 
 
 def _at(held: Sequence[T], handle: Handle) -> T:
@@ -333,44 +290,24 @@ def _at(held: Sequence[T], handle: Handle) -> T:
     return held[handle.number]
 
 
-def _state_of(opened: _Opened, seal: Callable[[bytes], bytes]) -> Any:
-    """None where nothing secret was made yet. Raises PolicyError: it is held in memory only."""
-    session = opened.session
-    if opened.kind == "RowsSession":
-        return session.is_over
-    if opened.seed is None:
-        return None
-    return session.state(seal)
-
-
 class _Whole:
     """Both sides of a session, for the store: `agent.store.Kept`."""
 
-    def __init__(self, serving: Serving, driven: Body, answered: int) -> None:
+    def __init__(self, serving: Serving, driven: Any, answered: int) -> None:
         self._serving, self.driven, self.answered = serving, driven, answered
 
     def fingerprint(self) -> str:
         """Of the rows."""
         return str(self._serving._of.rows.fingerprint())
 
-    def state(self, seal: Callable[[bytes], bytes]) -> Body:
-        """Sealed secrets, and what the driver knows."""
-        value = [self.answered, self.driven, self._serving._state(seal)]
-        head, blobs = self._serving._channel.codec.encode(value)
-        return Body({"head": head.decode()}, tuple(map(_bytes_of, blobs)))
+    def state(self) -> list[Any]:
+        """What the driver knows, and what it does not."""
+        return [self.answered, self.driven, *self._serving._state()]
 
-    def restore(self, state: Body, unseal: Callable[[bytes], bytes]) -> None:
+    def restore(self, state: list[Any]) -> None:
         """Inverse of `state`."""
-        codec: Codec = self._serving._channel.codec
-        value = codec.decode(str(state.meta["head"]).encode(), state.blobs)
-        self.answered, self.driven, own = value
-        self._serving._restore(own, unseal)
-
-
-def _bytes_of(blob: memoryview) -> bytes:
-    """Without a copy where it is of bytes."""
-    whole = blob.obj
-    return whole if isinstance(whole, bytes) and len(whole) == len(blob) else bytes(blob)
+        self.answered, self.driven, *own = state
+        self._serving._restore(*own)
 
 
 def _tell_owner(name: str, error: BaseException | None) -> None:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from parties.kernel.model.session import ModelSession
 from parties.kernel.run import Run
 from parties.reader.shard import Shard
 from parties.verifier.encrypted_rows import EncryptedRowsParty
-from parties.verifier.party_protocol import Seal
 from parties.verifier.sheets import model_sheet
 from protocols.ckks.residues import Residues
 from protocols.ckks.shared_keys import Shared
 from protocols.exchange.labels import repeated
-from protocols.exchange.messages import Body
 from protocols.model.plan import ModelPlan
 
 
@@ -65,23 +64,11 @@ class EncryptedModelParty(EncryptedRowsParty):
 
     # -- going on in another process --------------------------------------------------------------
 
-    def state(self, seal: Seal) -> Body:
-        """What the encrypted-rows party has, and the session."""
-        whole = super().state(seal)
-        if not whole.blobs:
-            return whole
-        own = self.session.state(seal)
-        model = {"rows_blobs": len(whole.blobs), "elements": self.elements, "own": dict(own.meta)}
-        return Body({**whole.meta, "model": model}, (*whole.blobs, *own.blobs))
+    def state(self) -> Any:
+        """What the encrypted-rows party has, and the point."""
+        return [super().state(), self.elements]
 
-    def restore(self, state: Body, unseal: Seal) -> None:
+    def restore(self, state: Any) -> None:
         """Inverse of `state`."""
-        if not state.blobs:
-            return
-        meta = dict(state.meta)
-        model = meta.pop("model")
-        rows = model["rows_blobs"]
-        super().restore(Body(meta, state.blobs[:rows]), unseal)
-        self.elements = list(model["elements"])
-        self.session.begin(self.secret)
-        self.session.restore(Body(model["own"], state.blobs[rows:]), unseal)
+        own, self.elements = state
+        super().restore(own)

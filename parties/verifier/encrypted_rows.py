@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from parties.kernel.keys.session import KeySession
 from parties.kernel.rows.session import RowsSession
 from parties.kernel.run import Run
 from parties.reader.schema import Schema, target_shape
 from parties.reader.shard import Shard
-from parties.verifier.party_protocol import PartyProtocol, Seal
+from parties.verifier.party_protocol import PartyProtocol
 from parties.verifier.sheets import keys_sheet, places, rows_sheet
 from protocols.ckks import residues as rns
-from protocols.ckks.evaluation import CkksContext
-from protocols.ckks.shared_keys import Shared, public_context
+from protocols.ckks.shared_keys import Shared
 from protocols.errors import DataError, PolicyError
 from protocols.exchange.messages import Body
 from protocols.plan.circuit_plan import CircuitPlan
@@ -23,6 +20,7 @@ from protocols.steps import endorsed
 from protocols.steps.confirmed import Terms
 from protocols.steps.contribute import check_outputs
 from protocols.steps.endorsed import Endorsed
+from protocols.steps.state import restore, state_of
 
 if TYPE_CHECKING:
     from parties.verifier.objectives import OpenContributor
@@ -35,7 +33,7 @@ class EncryptedRowsParty(PartyProtocol):
     """
 
     plan: CircuitPlan
-    context: CkksContext
+    context: Any
     keys: Endorsed
     rows: Endorsed
 
@@ -51,7 +49,7 @@ class EncryptedRowsParty(PartyProtocol):
         check_outputs(plan, target_shape(shard.schema.label))
         self._shard, self._run = shard, run
         self.seed = b""
-        self.secret: KeySession = run.open(keys_sheet(plan), shard, shared=Shared)
+        self.secret: Any = run.open(keys_sheet(plan), shard, shared=Shared)
         self.session = self._opened()
 
     def _opened(self) -> Any:
@@ -73,8 +71,8 @@ class EncryptedRowsParty(PartyProtocol):
 
     def begin(self, seeds: Mapping[str, str]) -> None:
         """Make the key share; seeds: everybody's."""
-        self.context = public_context(self.plan.ckks, self.plan.session)
-        self.seed = self.secret.begin(seeds, self.context)
+        self.seed = self.secret.begin(seeds)
+        self.context = self.secret.context
         self.rounds.begin(self.seed)
         self._open()
 
@@ -99,49 +97,37 @@ class EncryptedRowsParty(PartyProtocol):
     @property
     def missing(self) -> tuple[str, ...]:
         """Who is covered for."""
-        return self.secret.missing
+        missing: tuple[str, ...] = self.secret.missing
+        return missing
 
     def stand_in(self, request: Body) -> Callable[[], None]:
         """See `protocols.steps.cover`."""
-        return self.secret.stand_in(request)
+        if self.plan.cover is None:
+            raise PolicyError("the plan has no cover: nobody can be covered for")
+        take_back: Callable[[], None] = self.secret.stand_in(request)
+        return take_back
 
     def erase(self) -> None:
         """Erase the key share, and those of others; nothing of rows leaves any more."""
         self.secret.erase()
         self.session.erase()
 
-    def state(self, seal: Seal) -> Body:
-        """Sealed secrets, what was published, and what is committed to; empty without a secret."""
-        share, cover = self.secret.state(seal)
-        if not share.blobs:
-            return Body()
-        parts = {
-            "key_share": share,
-            "keys": self.keys.state(),
-            "rows": self.rows.state(),
-            "rounds": self.rounds.state(),
-        }
-        if self.plan.cover is not None:
-            parts["cover"] = cover
-        meta = {name: [len(part.blobs), dict(part.meta)] for name, part in parts.items()}
-        return Body(meta, tuple(blob for part in parts.values() for blob in part.blobs))
+    def state(self) -> Any:
+        """What was published, and what is committed to; None without a secret."""
+        if not self.seed:
+            return None
+        return [self.rounds.state(), state_of(self.keys), state_of(self.rows)]
 
-    def restore(self, state: Body, unseal: Seal) -> None:
+    def restore(self, state: Any) -> None:
         """Inverse of `state`."""
-        if not state.blobs:
+        if state is None:
             return
-        blobs = iter(state.blobs)
-        parts = {
-            name: Body(meta, tuple(islice(blobs, count)))
-            for name, (count, meta) in state.meta.items()
-        }
-        self.context = public_context(self.plan.ckks, self.plan.session)
-        cover = parts.get("cover", Body())
-        self.seed = self.secret.restore(self.context, parts["key_share"], cover, unseal)
+        rounds, keys, rows = state
+        self.context, self.seed = self.secret.context, self.secret.seed
         self._open()
-        self.keys.restore(parts["keys"])
-        self.rows.restore(parts["rows"])
-        self.rounds.restore(parts["rounds"], self.seed, self.secret)
+        restore(self.keys, keys)
+        restore(self.rows, rows)
+        self.rounds.restore(rounds, self.seed, self.secret)
 
     def _open(self) -> None:
         plan, name, seed, key = self.plan, self.name, self.seed, self._run.signing_key

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -18,7 +18,7 @@ from parties.kernel.run import Run
 from parties.policy import Policy
 from parties.reader.shard import Shard
 from parties.reader.views import Views
-from parties.verifier.party_protocol import PartyProtocol, Seal, half_of
+from parties.verifier.party_protocol import PartyProtocol, half_of
 from parties.verifier.recompute import recompute
 from protocols.errors import CohortError, DataError, MessageError, PolicyError
 from protocols.exchange.messages import (
@@ -206,49 +206,44 @@ class Party:
         """SHA-256 of the rows and their schema, hexadecimal."""
         return str(self.run.rows.fingerprint())
 
-    def state(self, seal: Seal) -> Body:
-        """Everything that the owner's files do not hold; seal: encrypts the key share.
+    def state(self) -> dict[str, Any]:
+        """Everything that the owner's files do not hold; there are secrets in it.
 
         Raises:
             PolicyError: the protocol keeps its secret in memory only.
         """
         step, request, head, body = self._last or ("", "", b"", Body())
-        half = self._half.state(seal) if self._half else Body()
-        meta: dict[str, Any] = {
+        return {
+            "run": self.run.state(),
             "session": self._session,
             "answered": self._answered,
-            "last": [step, request],
+            "last": (step, request, whole(head, body)),
             "heard": list(self._heard),
             "seen": self.seen,
             "repeated": self._repeated,
             "plan": self._plan.to_dict() if self._plan else None,
-            "half": dict(half.meta),
+            "half": self._half.state() if self._half else None,
         }
-        run = self.run.state()
-        meta["run"] = [len(run.blobs), dict(run.meta)]
-        return Body(meta, (whole(head, body), *run.blobs, *half.blobs))
 
-    def restore(self, state: Body, unseal: Seal) -> None:
+    def restore(self, state: Mapping[str, Any]) -> None:
         """Give a new party, made from the same files, the state of an old one.
 
         Raises:
             PolicyError: the policy accepts the plan no longer.
         """
-        meta, (reply, *blobs) = state.meta, state.blobs
-        count, own = meta["run"]
-        self.run.restore(Body(own, tuple(blobs[:count])))
-        self._session, self._answered = meta["session"], int(meta["answered"])
-        step, request = meta["last"]
+        self.run.restore(state["run"])
+        self._session, self._answered = state["session"], int(state["answered"])
+        step, request, reply = state["last"]
         self._last = (step, request, reply, Body()) if step else None
-        self._heard, self.seen = dict.fromkeys(meta["heard"]), meta["seen"]
-        if meta["plan"]:
-            self._plan = plan_from_dict(meta["plan"])
+        self._heard, self.seen = dict.fromkeys(state["heard"]), state["seen"]
+        if state["plan"]:
+            self._plan = plan_from_dict(state["plan"])
             self._policy.check(self._plan)  # the owner may have changed it meanwhile
-            self._repeat(*meta["repeated"])
+            self._repeat(*state["repeated"])
             try:
                 with self.run.private:
                     self._half = self._open_half(self._plan, self._rows_of(self._plan))
-                    self._half.restore(Body(meta["half"], tuple(blobs[count:])), unseal)
+                    self._half.restore(state["half"])
             except HiddenError as hidden:
                 _tell_owner(self.name, "restart", hidden.__cause__)
                 raise PolicyError(REFUSED) from None

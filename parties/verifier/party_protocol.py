@@ -19,8 +19,6 @@ from protocols.steps.rounds import Rounds
 if TYPE_CHECKING:
     from parties.verifier.objectives import OpenContributor
 
-# Encrypts what is secret, or decrypts it.
-Seal = Callable[[bytes], bytes]
 _HALVES: Mapping[str, str] = {
     ENCRYPTED_ROWS: "parties.verifier.encrypted_rows:EncryptedRowsParty",
     ENCRYPTED_MODEL: "parties.verifier.encrypted_model:EncryptedModelParty",
@@ -72,16 +70,12 @@ class PartyProtocol(ABC):
         ...
 
     @abstractmethod
-    def state(self, seal: Seal) -> Body:
-        """For `restore` in another process.
-
-        Raises:
-            PolicyError: the secret is held in memory only.
-        """
+    def state(self) -> Any:
+        """For `restore` in another process; what sessions of the kernel have stays there."""
         ...
 
     @abstractmethod
-    def restore(self, state: Body, unseal: Seal) -> None:
+    def restore(self, state: Any) -> None:
         """Go on where `state` was taken."""
         ...
 

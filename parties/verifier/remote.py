@@ -21,6 +21,7 @@ from protocols.errors import CohortError, MessageError, PolicyError
 from protocols.exchange.body import Body
 
 SESSIONS = {
+    "CoveredSheet": "CoveredKeys",
     "KeysSheet": "KeySession",
     "ModelSheet": "ModelSession",
     "RowsSheet": "RowsSession",
@@ -155,7 +156,7 @@ class RemoteSession:
         meant = tuple(v._handle if isinstance(v, RemoteSession) else v for v in values)
         return self._calls("call", self._handle, name, meant, named)
 
-    def begin(self, given: Any, context: Any = None) -> bytes:
+    def begin(self, given: Any) -> bytes:
         """Make its secrets, once; given: seeds, or a session of keys; the joint seed."""
         if self._seed is None:
             self._seed = bytes(self._call("begin", given))
@@ -173,22 +174,15 @@ class RemoteSession:
         undo = self._call("stand_in", Body(dict(request.meta), request.blobs))
         return partial(self._calls, "undo", undo)
 
+    @property
+    def seed(self) -> bytes:
+        """The joint one."""
+        return bytes(self._seed or b"")
+
     @cached_property
     def context(self) -> Any:
         """What is public about the keys' ring."""
         return public_context(self._sheet.params, self._sheet.session)
-
-    # Its own state stays where it is.
-
-    def state(self, seal: Any) -> Any:
-        """Nothing of the session's."""
-        if self._kind == "KeySession":
-            return (Body(blobs=(b"kernel",)) if self.begun else Body()), Body()
-        return Body({"keys": []})
-
-    def restore(self, *state: Any) -> bytes:
-        """The joint seed, as the kernel has it."""
-        return bytes(self._seed or b"")
 
 
 class RemoteRun:
@@ -236,11 +230,10 @@ class RemoteRun:
         """See `Run.row_seal`."""
         return str(self._calls("row_seal", rows.handle, plan))
 
-    def state(self) -> Body:
+    def state(self) -> None:
         """Nothing: it stays where it is."""
-        return Body()
 
-    def restore(self, state: Body) -> None:
+    def restore(self, state: None) -> None:
         """Nothing to do."""
 
 
@@ -255,7 +248,7 @@ class RemoteStore:
 
     def save(self, party: Any) -> None:
         """Returns when both sides' state is on disk."""
-        self._calls("save", party.state(bytes), party.answered)
+        self._calls("save", party.state(), party.answered)
 
     def resume(self, make: Callable[[], Any]) -> Any:
         """The party of the open session, or None where its state was not kept."""
@@ -264,7 +257,7 @@ class RemoteStore:
             return None
         self.has_resumed = True
         party = make()
-        party.restore(found, bytes)
+        party.restore(found)
         return party
 
 

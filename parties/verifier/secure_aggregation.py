@@ -12,7 +12,7 @@ from parties.kernel.run import Run
 from parties.kernel.sums.session import SumsSession
 from parties.reader.shard import Shard
 from parties.verifier.objectives import OpenContributor, check_rows
-from parties.verifier.party_protocol import PartyProtocol, Seal
+from parties.verifier.party_protocol import PartyProtocol
 from parties.verifier.sheets import sums_sheet
 from protocols.errors import PolicyError
 from protocols.exchange.messages import Body
@@ -76,10 +76,8 @@ class SecureAggregationParty(PartyProtocol):
         """Erase the secret."""
         self.session.erase()
 
-    def state(self, seal: Seal) -> Body:
-        """Empty until there is a secret; the secret itself is held in memory only."""
-        self.session.state(seal)
-        return Body()
+    def state(self) -> None:
+        """None: there is no secret yet, or its session refuses."""
 
-    def restore(self, state: Body, unseal: Seal) -> None:
+    def restore(self, state: None) -> None:
         """Nothing to restore before the secret is made."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from parties.kernel.cover.sheet import CoveredSheet
 from parties.kernel.keys.sheet import KeysSheet
 from parties.kernel.model.columns import Columns
 from parties.kernel.model.sheet import ModelSheet
@@ -85,11 +86,13 @@ def sums_sheet(plan: GradientPlan) -> SumsSheet:
 
 def keys_sheet(plan: CircuitPlan) -> KeysSheet:
     """Of the keys of a run under threshold CKKS; the same for every party."""
-    return KeysSheet(
+    beside = {} if plan.cover is None else {"cover": plan.cover}
+    make: Any = KeysSheet if plan.cover is None else CoveredSheet
+    found: KeysSheet = make(
+        **beside,
         session=plan.session,
         roster=tuple((member.name, member.verify_key) for member in plan.members),
         params=plan.ckks,
-        cover=plan.cover,
         rotations=tuple(plan.rotations),
         refreshes=tuple(len(plan.column_maps(k)) for k in range(len(plan.refreshes))),
         shown=tuple(np.flatnonzero(plan.shown).tolist()),
@@ -98,6 +101,7 @@ def keys_sheet(plan: CircuitPlan) -> KeysSheet:
         error=plan.model_error_std(),
         decryptions=plan.decryptions,
     )
+    return found
 
 
 def model_sheet(plan: ModelPlan, norm_bound: float) -> ModelSheet:

@@ -1,7 +1,6 @@
 """Narrow discrete Gaussians by table: P(k) ~ exp(-k^2 / (2 sigma^2)), 127 bits of precision.
 
-A magnitude is the number of thresholds that a uniform 127-bit integer reaches; every draw is
-compared with every threshold, so that no address depends on it. The sign is the
+A magnitude is the number of thresholds that a uniform 127-bit integer reaches. The sign is the
 128th bit: "minus zero" is zero, whose probability is not doubled in the table.
 Law: thresholds are rounded to 2^-127 and the tail beyond the last is cut, so the total variation
 distance to the exact law is at most (thresholds + 1) 2^-127 < 2^-119 for sigma <= 16.
@@ -19,31 +18,9 @@ from numpy.typing import NDArray
 from protocols.privacy.laws.randomness import RandomSource
 
 _BITS = 127
-_BLOCK = 1024  # draws compared at once: flags below 100 kB stay in cache
 _PART = 1 << 17  # draws looked up at once: their addresses, 1 MB, stay in cache
-_LOW = np.uint64(1)
 _OPEN = -128
 _TOP = 15
-
-
-def narrow_gaussian(sigma: float, count: int, randomness: RandomSource) -> NDArray[np.int64]:
-    """Independent draws, int64 array, shape (count,).
-
-    sigma: 1 .. 16 [units]; randomness: uniform words, two for each draw.
-    """
-    high, low = thresholds(sigma)
-    out = np.empty(count, np.int64)
-    for start in range(0, count, _BLOCK):
-        size = min(_BLOCK, count - start)
-        top, bottom = randomness.words(2 * size).reshape(2, size)
-        reached = top > high
-        tied = top == high
-        if tied.any():  # once in 2^57 draws
-            reached |= tied & (bottom >> _LOW >= low)
-        magnitude = reached.sum(axis=0, dtype=np.uint8).astype(np.int64)
-        negative = (bottom & _LOW).astype(np.int64)
-        out[start : start + size] = (magnitude ^ -negative) + negative
-    return out
 
 
 @lru_cache(maxsize=4)
@@ -68,13 +45,13 @@ def thresholds(sigma: float) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
 
 
 def quick_gaussian(sigma: float, count: int, randomness: RandomSource) -> NDArray[np.int8]:
-    """Independent draws of the same law, int8 array, shape (count,): many of them.
+    """Independent draws, int8 array, shape (count,): many of them.
 
     The upper 15 bits of the integer decide in all but one draw of a thousand, by a table of 2^16
-    entries; 112 further bits are drawn where they do not. A tenth of the time for a million draws,
-    at the price that addresses depend on what is drawn: an attacker who watches the caches of a
-    client's processor is not covered. (For a secret that masks them, that price is paid already:
-    errors give it away.)
+    entries; 112 further bits are drawn where they do not. A tenth of `narrow`'s time for a million
+    draws, at the price that addresses depend on what is drawn: an attacker who watches the caches
+    of a client's processor is not covered. (For a secret that masks them, that price is paid
+    already: errors give it away.)
 
     sigma: 1 .. 7 [units], so that every magnitude is below 127; randomness: uniform words, one for
     four draws.

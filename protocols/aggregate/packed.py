@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.errors import MessageError, ProtocolError
-from protocols.privacy.laws.randomness import RandomSource, uniform_below, uniform_below_each
+from protocols.privacy.laws.randomness import RandomSource, uniform_below
 
 PRIME = 65521
 """The largest; `residues` takes smaller ones, too."""
@@ -159,3 +159,21 @@ def of_bytes(data: bytes) -> Elements:
     if len(data) % SHARE.itemsize:
         raise MessageError(f"{len(data)} bytes are no share")
     return np.frombuffer(data, SHARE).astype(np.int64) % PRIME
+
+
+def uniform_below_each(randomness: RandomSource, bounds: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Exactly uniform integers, the i-th one in [0, bounds[i]); every bound is 1 .. 2^62.
+
+    Returns:
+        int64 array of the shape of `bounds`, which is one-dimensional.
+    """
+    mask = (bounds - 1).astype(np.uint64)
+    for shift in (1, 2, 4, 8, 16, 32):
+        mask |= mask >> np.uint64(shift)
+    out = (randomness.words(bounds.size) & mask).astype(np.int64)
+    bad = np.flatnonzero(out >= bounds)
+    while bad.size:
+        redrawn = (randomness.words(bad.size) & mask[bad]).astype(np.int64)
+        out[bad] = redrawn
+        bad = bad[redrawn >= bounds[bad]]
+    return out

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.aggregate.packed import PRIME
-from protocols.privacy.laws.randomness import RandomSource, uniform_below, uniform_below_each
+from protocols.aggregate.packed import PRIME, uniform_below_each
+from protocols.privacy.laws.randomness import RandomSource, uniform_below
 
 FRACTION_BITS = 60
 BOUND = 2.0**72

@@ -7,7 +7,7 @@ are ready first gives the least depth. Powers of u would need one level more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,9 +88,3 @@ class Link:
             (_, first), (level, second) = queue[:2]
             queue = [(level + 1, first * second), *queue[2:]]
         return queue[0]
-
-    def lffr_slope(self, z: Any, with_label: Callable[[Any], Any]) -> Any:
-        """(T + h / A) (T^2 - 1 / (2 A)^2), T = z (z^2 - root); with_label: T + h / A, of T."""
-        (root,) = self.factors.roots
-        t = z * (z * z + -root)
-        return with_label(t) * (t * t + -1 / (2 * self.factors.leading) ** 2)

@@ -164,6 +164,7 @@ class Shared:
     """One party's part of what its process has once: `parties.kernel.model.session.Alone`."""
 
     kept, loaded, once = staticmethod(chunk_of), staticmethod(loaded_context), staticmethod(once)
+    context = staticmethod(public_context)
 
     def __init__(self) -> None:
         ENCODED_ROWS.enter(self)

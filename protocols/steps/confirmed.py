@@ -117,6 +117,8 @@ class Opening:
     name: this party; signing_key: its identity.
     """
 
+    STATE = ("_message", "_commitments")
+
     def __init__(self, terms: Terms, name: str, signing_key: Ed25519PrivateKey) -> None:
         self._terms, self._name, self._signing_key = terms, name, signing_key
         self._message: Body | None = None
@@ -153,20 +155,3 @@ class Opening:
     def _sign(self, kind: str, value: str) -> SignedValue:
         text = partial(self._terms.text, kind)
         return SignedValue.by(self._signing_key, text, self._name, value)
-
-    def state(self) -> Body:
-        """For `restore`; nothing in it is secret: it was sent, or will be."""
-        message = self._message
-        meta = {
-            "message": None if message is None else dict(message.meta),
-            "commitments": {name: asdict(value) for name, value in self._commitments.items()},
-        }
-        return Body(meta, message.blobs if message else ())
-
-    def restore(self, state: Body) -> None:
-        """Inverse of `state`."""
-        meta: Any = state.meta
-        self._message = None if meta["message"] is None else Body(meta["message"], state.blobs)
-        self._commitments = {
-            name: SignedValue(**fields) for name, fields in meta["commitments"].items()
-        }

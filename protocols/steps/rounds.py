@@ -14,6 +14,7 @@ from protocols.exchange.body import Body
 from protocols.exchange.labels import repeated
 from protocols.steps.confirmed import Terms, View
 from protocols.steps.endorsed import Endorsed
+from protocols.steps.state import restore, state_of
 
 if TYPE_CHECKING:
     from protocols.exchange.messages import Exchange
@@ -145,22 +146,20 @@ class Rounds:
         self._last = Endorsed(terms, self._name, self._signing_key)
         return terms
 
-    def state(self) -> Body:
-        """For `restore`; nothing in it is secret, see `Opening.state`."""
-        meta: dict[str, Any] = {"view": self.view.digest, "last": None}
+    def state(self) -> list[Any]:
+        """For `restore`; nothing in it is secret: it was sent, or will be."""
         if self._last is None:
-            return Body(meta)
-        own, held = self._last.state(), isinstance(self._last, Held)
-        meta["last"] = [self._step, list(self._missing), self._last.view, held, dict(own.meta)]
-        return Body(meta, own.blobs)
+            return [self.view.digest, None]
+        held, where = isinstance(self._last, Held), (self._step, self._missing, self._last.view)
+        return [self.view.digest, [where, held, state_of(self._last)]]
 
-    def restore(self, state: Body, seed: bytes, kernel: Kernel | None = None) -> None:
+    def restore(self, state: list[Any], seed: bytes, kernel: Kernel | None = None) -> None:
         """Inverse of `state`; seed: the joint one; kernel: that holds a reply."""
         self.begin(seed)
-        self.view.digest = state.meta["view"]
-        if state.meta["last"]:
-            step, missing, view, held, own = state.meta["last"]
-            terms = self._take(step, missing, view)
+        self.view.digest, last = state
+        if last:
+            where, held, own = last
+            terms = self._take(*where)
             if held and kernel is not None:
                 self._last = Held(terms, self._name, kernel)
-            self._last_one.restore(Body(own, state.blobs))
+            restore(self._last_one, own)

@@ -22,9 +22,8 @@ Nothing here is secret. What follows from the list is in docs/security-argument.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from protocols.errors import PolicyError
 
@@ -102,14 +101,6 @@ class Sample:
     lemma: str = ""
     error: str = ""
 
-    @classmethod
-    def of(cls, fields: Mapping[str, Any]) -> Sample:
-        """Inverse of `dataclasses.asdict`."""
-        terms = tuple(
-            Term(**{**term, "element": Element(**term["element"])}) for term in fields["terms"]
-        )
-        return cls(**{**fields, "terms": terms, "pads": tuple(Pad(**p) for p in fields["pads"])})
-
     @property
     def error_name(self) -> str:
         """Equal names mean one and the same error."""
@@ -119,18 +110,23 @@ class Sample:
 class SampleLedger:
     """What one party has published; refuses what breaks an invariant of the module."""
 
-    def __init__(self, samples: Iterable[Sample] = ()) -> None:
+    STATE = ("samples",)
+
+    def __init__(self) -> None:
         self._samples: dict[str, Sample] = {}
         self._uses: dict[tuple[Element, str], frozenset[str]] = {}
         self._masked: dict[str, frozenset[str]] = {}
         self._outputs: set[tuple[str, str]] = set()
         self._errors: set[str] = set()
-        self.note(*samples)
 
     @property
     def samples(self) -> tuple[Sample, ...]:
         """All, in the order in which they were made."""
         return tuple(self._samples.values())
+
+    @samples.setter
+    def samples(self, samples: Iterable[Sample]) -> None:
+        self.note(*samples)
 
     def get(self, label: str) -> Sample | None:
         """The sample of a label."""

@@ -51,12 +51,6 @@ class SecretHalf(KeysHalf, Protocol):
         """Keep the second round for the sums of the first; its digest, signed."""
         ...
 
-    def hold_refresh(
-        self, maps: Sequence[ColumnMap | None], step: str, before: str, asked: Body
-    ) -> Body:
-        """Keep shares of a collective refresh, through maps if there are any; once per label."""
-        ...
-
     def hold_decryption(self, step: str, before: str, asked: Body) -> Body:
         """Keep the flooded partial decryption; once per label."""
         ...
@@ -88,6 +82,21 @@ class JointHalf(SecretHalf, Protocol):
         ...
 
 
+class RowsHalf(Protocol):
+    """Rows that are encrypted once; see `parties.kernel.rows.session.RowsSession`."""
+
+    def hold_refresh(
+        self,
+        keys: Any,
+        maps: Sequence[ColumnMap | None],
+        step: str,
+        before: str,
+        asked: Body,
+    ) -> Body:
+        """Keep shares of a collective refresh, through maps if there are any; once per label."""
+        ...
+
+
 class CircuitHalf(Protocol):
     """One party of a run under threshold CKKS; see `verifier.encrypted_rows.EncryptedRowsParty`.
 
@@ -98,6 +107,7 @@ class CircuitHalf(Protocol):
     seed: bytes
     context: CkksContext
     secret: JointHalf
+    session: RowsHalf
     keys: Endorsed
     rows: Endorsed
     rounds: Rounds

@@ -15,7 +15,8 @@ from cryptography.hazmat.primitives.ciphers.modes import CTR
 from scipy import stats
 
 from protocols.aggregate import largest, one_time, packed, residues, words
-from protocols.aggregate.gaussian import _table, narrow_gaussian, quick_gaussian
+from protocols.aggregate.gaussian import _table, quick_gaussian
+from protocols.aggregate.narrow import narrow_gaussian
 from protocols.aggregate.one_time import Round
 from protocols.aggregate.quorum import Quorum
 from protocols.aggregate.security import NOISE_STD

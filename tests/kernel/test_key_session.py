@@ -19,6 +19,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from parties.kernel.cover import session as covered_keys
+from parties.kernel.cover.sheet import CoveredSheet
 from parties.kernel.keys import session as key_session
 from parties.kernel.keys.session import KeySession
 from parties.kernel.keys.sheet import KeysSheet
@@ -31,6 +33,7 @@ from protocols.errors import CohortError, ParameterError, PolicyError
 from protocols.exchange.body import Body
 from protocols.exchange.signed_values import SignedValue, committed_text, digest_of
 from tests.kernel.mutants import mutant
+from tests.support.masked import refresh_shares, trace_shares
 
 N, COLLUDERS = 512, 1
 KEYS = {name: Ed25519PrivateKey.generate() for name in ("a", "b", "c", "d")}
@@ -42,7 +45,6 @@ SHEET = KeysSheet(
     session="keys",
     roster=ROSTER,
     params=TOY,
-    cover=None,
     rotations=(1, 2),
     refreshes=(2, 1),
     shown=(0, 4, 8),
@@ -73,7 +75,7 @@ def session_of(kernel: Any = key_session, sheet: KeysSheet = SHEET, **terms: Any
 
 def begun(kernel: Any = key_session, **changes: Any) -> KeySession:
     session = session_of(kernel, replace(SHEET, **changes))
-    session.begin({}, context())
+    session.begin({})
     return session
 
 
@@ -191,7 +193,7 @@ def other_labels_are_not_decrypted(kernel: Any) -> bool:
 def refreshes_are_the_sheets(kernel: Any) -> bool:
     session = begun(kernel)
     names = ("refresh/0/2", "refresh/1/1", "refresh/2/0", "refresh/00/0", "cover-refresh/0/0", "r")
-    asked = (session.refresh_shares, session.trace_shares)
+    asked = (partial(refresh_shares, session), partial(trace_shares, session))
     return all(
         fails(lambda f=f, n=n: f([(c1(REFRESH_TOWERS), n, None)]))  # type: ignore[misc]
         for n in names
@@ -204,7 +206,7 @@ def rotations_are_the_sheets(kernel: Any) -> bool:
 
 
 def there_is_one_key_share(kernel: Any) -> bool:
-    return fails(lambda: begun(kernel).begin({}, context()))
+    return fails(lambda: begun(kernel).begin({}))
 
 
 def unsigned(seeds: Any) -> bytes:
@@ -214,19 +216,14 @@ def unsigned(seeds: Any) -> bytes:
 def no_share_before_all_have_signed(kernel: Any) -> bool:
     """Nor under a seed that whoever drives the session has chosen."""
     session = session_of(kernel, joint_seed=unsigned)
-    early = fails(lambda: session.begin({"a": "00" * 32}, context()))
+    early = fails(lambda: session.begin({"a": "00" * 32}))
     return early and not session.begun
-
-
-def the_context_is_the_sheets(kernel: Any) -> bool:
-    other = CkksContext(replace(TOY, depth=4), "other")
-    return fails(lambda: session_of(kernel).begin({}, other))
 
 
 def nothing_leaves_an_ended_session(kernel: Any) -> bool:
     session = begun(kernel)
     session.erase()
-    return fails(lambda: session.refresh_shares([(c1(REFRESH_TOWERS), "refresh/0/0", None)]))
+    return fails(lambda: refresh_shares(session, [(c1(REFRESH_TOWERS), "refresh/0/0", None)]))
 
 
 TRUE = "lambda: True"
@@ -260,10 +257,6 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
         "lambda: params.security_bits > 0 or terms.insecure", TRUE,
         lambda k: refused(k, {"insecure": False}),
     ),
-    "cover by colluders": (
-        "lambda: cover is None or terms.colluders < cover <= parties", TRUE,
-        lambda k: refused(k, cover=1, decryptions=2),
-    ),
     "refreshes": (
         "lambda: all(type(n) is int and n >= 0 for n in sheet.refreshes)", TRUE,
         lambda k: refused(k, refreshes=(1.5,)),
@@ -280,24 +273,65 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
         "lambda: min(sheet.shown_error, sheet.error) >= least", TRUE,
         lambda k: refused(k, error=0.9 * rounding_std(TOY, 4)) and refused(k, shown_error=0.0),
     ),
-    "two decryptions with cover": (
-        "lambda: sheet.decryptions >= (1 if cover is None else 2)", TRUE,
-        lambda k: refused(k, cover=3),
+    "decryptions": (
+        "lambda: sheet.decryptions >= self.decryptions", TRUE,
+        lambda k: refused(k, decryptions=0),
     ),
-    "one decryption": ("if label not in (", "if False and label not in (",
+    "one decryption": ("if self._answered(label) != DECRYPT:", "if False:",
                        other_labels_are_not_decrypted),
     "refreshes of the sheet": ("if position >= due", "if False", refreshes_are_the_sheets),
     "rotations of the sheet": ("if index not in self._sheet.rotations", "if False",
                                rotations_are_the_sheets),
     "one key share": ("        if self._share is not None or self._is_over:\n            raise",
                       "        if False:\n            raise", there_is_one_key_share),
-    "signed sheets": ("self._context(context), self._joint_seed(seeds)",
-                      "self._context(context), bytes(32)", no_share_before_all_have_signed),
-    "ring of the context": ("if context.params != self._sheet.params", "if False",
-                            the_context_is_the_sheets),
-    "the end": ("                secret.erase()\n", "                pass\n",
+    "signed sheets": ("self._make(self._joint_seed(seeds))", "self._make(bytes(32))",
+                      no_share_before_all_have_signed),
+    "the end": ("            self._share.erase()\n", "            pass\n",
                 nothing_leaves_an_ended_session),
 }  # fmt: skip
+
+
+def covered(kernel: Any, **changes: Any) -> Any:
+    fields = {name: getattr(SHEET, name) for name in KeysSheet.__dataclass_fields__}
+    sheet = CoveredSheet(**(fields | {"cover": 3, "decryptions": 2} | changes))
+    return kernel.CoveredKeys(sheet, "a", rows_of(), KEYS["a"])
+
+
+def repetitions_are_of_the_missing(kernel: Any) -> bool:
+    session = covered(kernel)
+    session.begin({})
+    session.decryption_share(c1(2), "decrypt")
+    return fails(lambda: session.decryption_share(c1(2), "cover-decrypt"))
+
+
+COVER_FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
+    "cover by colluders": (
+        "lambda: terms.colluders < self._sheet.cover <= most", TRUE,
+        lambda k: fails(lambda: covered(k, cover=1)) and fails(lambda: covered(k, cover=5)),
+    ),
+    "two decryptions": (
+        "    decryptions = 2\n", "", lambda k: fails(lambda: covered(k, decryptions=1)),
+    ),
+    "repetitions": (" if self.missing else label", "", repetitions_are_of_the_missing),
+    "the end": (
+        "            self._cover.erase()\n", "            pass\n",
+        lambda k: nothing_is_held_after_the_end(k),
+    ),
+}  # fmt: skip
+
+
+def nothing_is_held_after_the_end(kernel: Any) -> bool:
+    session = covered(kernel)
+    session.begin({})
+    session.erase()
+    return fails(session.cover_key)
+
+
+@pytest.mark.parametrize("floor", COVER_FLOORS)
+def test_a_floor_of_cover_holds_and_its_mutant_is_seen(floor: str) -> None:
+    old, new, holds = COVER_FLOORS[floor]
+    assert holds(covered_keys)
+    assert not holds(mutant(covered_keys, old, new))
 
 
 @pytest.mark.parametrize("floor", FLOORS)
@@ -344,7 +378,11 @@ ASKING = st.lists(
 def answered(session: KeySession, step: str, *operands: Any) -> Any:
     if step in ("refresh", "trace"):
         label, value = operands
-        ask = session.refresh_shares if step == "refresh" else session.trace_shares
+        ask = (
+            partial(refresh_shares, session)
+            if step == "refresh"
+            else partial(trace_shares, session)
+        )
         return ask([(value * c1(REFRESH_TOWERS), label, None)])  # type: ignore[arg-type, list-item]
     if step == "decrypt":
         label, value = operands
@@ -355,8 +393,7 @@ def answered(session: KeySession, step: str, *operands: Any) -> Any:
         "public": session.public_share,
         "first": session.relinearisation_first,
         "second": lambda: session._secret.relinearisation_second(half, half),
-        "begin": lambda: session.begin({}, context()),
-        "state": lambda: session.state(lambda plain: b""),
+        "begin": lambda: session.begin({}),
         "erase": session.erase,
     }[step](*operands)
 

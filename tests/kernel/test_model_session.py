@@ -39,7 +39,7 @@ from protocols.model import minibatch
 from protocols.privacy.laws.seeded import SeededRandomness
 from tests.kernel.mutants import mutant
 from tests.support import sessions
-from tests.support.helpers import half_of, log2_error
+from tests.support.helpers import half_of, log2_error, through_the_codec
 from tests.support.joint import JointKeys, run_ceremony
 
 N, ROUNDS, BOUND, COLLUDERS = 512, 4, 1.0, 1
@@ -384,7 +384,7 @@ def keys_come_once(kernel: Any) -> bool:
         fails(PolicyError, lambda: party.session.take_keys(halves()[:1])),
         fails(PolicyError, lambda: early.session.take_keys(halves())),
         fails(PolicyError, lambda: party.session.begin(party)),
-        fails(PolicyError, lambda: party.session.restore(early.session.state(bytes), bytes)),
+        fails(PolicyError, lambda: party.session.restore(early.session.state())),
     ]
     return all(found)
 
@@ -452,10 +452,9 @@ def nothing_leaves_an_ended_session(kernel: Any) -> bool:
 def a_restarted_session_goes_on(kernel: Any) -> bool:
     party, fresh = made(kernel), Watched(kernel=kernel)
     first = opened(party, "gradient/0", party.round(0))
-    state = party.session.state(lambda data: data[::-1])
-    fresh.session.begin(fresh)
     fresh.joint_key = joint().public_b
-    fresh.session.restore(state, lambda data: data[::-1])
+    fresh.session._terms = replace(fresh.session._terms, keys=lambda: fresh)
+    fresh.session.restore(through_the_codec(party.session.state()))
     fresh.others = party.others
     if not fails(PolicyError, lambda: fresh.round(0)):
         return False
@@ -493,8 +492,7 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
         lambda k: refused(k, columns=replace(COLUMNS, num_features=2)),
     ),
     "a circuit": (
-        "lambda: sheet.circuit in CIRCUITS and len(sheet.link) > 1", TRUE,
-        lambda k: refused(k, {"booked": None}, circuit="x"),
+        "lambda: len(sheet.link) > 1", TRUE, lambda k: refused(k, {"booked": None}, link=()),
     ),
     "a finite link": (
         "lambda: all(map(math.isfinite, (*sheet.link, sheet.gamma, sheet.unit)))", TRUE,
@@ -581,7 +579,6 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
     ),
     "one begin": ("if self._keys is not None or self._is_over:", "if False:",
                   keys_come_once),
-    "one start": ("if self._next or self._chunks:", "if False:", keys_come_once),
     "ring of keys": (
         "rns.check(half, context.key_primes, context.params.ring_dim)", "pass",
         keys_are_of_this_ring,
@@ -611,9 +608,14 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
         "self._next, self._is_over = self._sheet.rounds, True\n        self._forget()", "pass",
         nothing_leaves_an_ended_session,
     ),
-    "a restart": ('self._next, self._asked = state.meta["round"]', "pass",
+    "a restart": ("        restore(self, own)\n", "",
                   a_restarted_session_goes_on),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", [{"circuit": "x"}, {"link": (0.5,)}])
+def test_a_circuit_that_is_none_is_refused(wrong: dict[str, Any]) -> None:
+    assert refused(model_session, {"booked": None}, **wrong)
 
 
 @pytest.mark.parametrize("floor", FLOORS)

@@ -215,7 +215,6 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
             k, {"exact": True, "colluders": 2}, roster=ROSTER[:2], rows=(ROWS, 7), law=""
         ),
     ),
-    "a kind": ("lambda: sheet.kind in KINDS", TRUE, lambda k: refused(k, kind="else")),
     "own rows": (
         "len(sheet.rows) == len(sheet.roster) and sheet.rows[place] == rows.rows", "True",
         lambda k: refused(k, rows=(6, 7, 7, 7)),
@@ -291,6 +290,11 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
         "if False:", places_are_of_this_ring,
     ),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["else", "", "parties.kernel.rows.packed"])
+def test_a_kind_that_is_none_is_refused(kind: str) -> None:
+    assert refused(rows_session, kind=kind)
 
 
 @pytest.mark.parametrize("floor", FLOORS)

@@ -28,13 +28,12 @@ from parties.reader.shard import ClampCounts, Shard
 from protocols.errors import CohortError, PolicyError, ProtocolError
 from protocols.exchange import agreement as agreement_module
 from protocols.exchange.agreement import commitment
-from protocols.exchange.body import Body
 from protocols.privacy.laws.randomness import SystemRandomness
 from protocols.privacy.laws.seeded import SeededRandomness
 from tests.kernel.test_key_session import SHEET as KEYS_OF_CKKS
 from tests.kernel.test_sums_session import KEYS, ROSTER, each_round
 from tests.kernel.test_sums_session import SHEET as SUMS_WITH_NOISE
-from tests.support.helpers import unit_columns
+from tests.support.helpers import through_the_codec, unit_columns
 from tests.support.others import PLAN, Others
 
 SUMS = replace(SUMS_WITH_NOISE, law="", rounds=each_round(units=0))
@@ -402,7 +401,7 @@ def test_a_run_goes_on_where_it_was(at: str) -> None:
         first.run.reveal(signed)
     state = first.run.state()
     again = Owner(run_module, NAMED)
-    again.run.restore(Body(dict(state.meta), state.blobs))
+    again.run.restore(through_the_codec(state))
     assert again.run.commitment == first.run.commitment
     if at == "opened":
         again.open(KEYS_SHEET)

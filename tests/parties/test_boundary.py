@@ -285,14 +285,14 @@ def test_rows_that_fail_at_a_restart_end_the_session(
     def inject(step: str, data: bytes) -> None:
         if step == "finish":
             fresh = session.anew(VICTIM)
-            state = session.parties[VICTIM].state(lambda data: data[::-1])
+            state = session.parties[VICTIM].state()
 
             def fail(*_: Any) -> Any:
                 raise RuntimeError(CELL)
 
             fresh._open_half = fail  # type: ignore[method-assign,assignment]
             with pytest.raises(PolicyError) as refused:
-                fresh.restore(state, lambda data: data[::-1])
+                fresh.restore(state)
             assert str(refused.value) == REFUSED and refused.value.__cause__ is None
             assert CELL in caplog.text
             raise StopError

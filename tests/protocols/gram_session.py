@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, reduce
+from functools import cache, partial, reduce
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,6 +25,7 @@ from sims.regression_twin import run_gram_twin
 from tests.support.exact import product
 from tests.support.helpers import Floats, drive, party_names
 from tests.support.joint import JointKeys, Uncommitted, refreshing, run_ceremony, uncommitted
+from tests.support.masked import refresh_shares
 
 LEVELS = 4
 
@@ -105,7 +106,9 @@ def run_encrypted(task: GramTask, sums: Sequence[GramSums]) -> GramRun:
             packed = {}, pack(task, parts[name])
             return contribution(context, keys.shares[name], keys.public_key, packed)
         maps = (None,) * len(body.blobs)
-        return answers.refresh(context, keys.shares[name].refresh_shares, maps, step, body)
+        return answers.refresh(
+            context, partial(refresh_shares, keys.shares[name]), maps, step, body
+        )
 
     again = refreshing(evaluator, plan, keys)
 

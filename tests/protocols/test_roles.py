@@ -84,6 +84,7 @@ def test_a_forked_child_refuses() -> None:
         from protocols.ckks.flooding import Flooding
         from protocols.ckks.parameters import CkksParameters
         from protocols.errors import PlatformError
+        from tests.support.masked import refresh_shares
         params = CkksParameters(ring_dim=512, depth=3, security_bits=0)
         context = CkksContext(params, "fork")
         share = KeyShare(context, b"f" * 32, 2)
@@ -93,7 +94,7 @@ def test_a_forked_child_refuses() -> None:
             lambda: CkksContext(params, "child"),
             lambda: KeyShare(context, b"f" * 32, 2),
             lambda: share.rotation_share(1),
-            lambda: share.refresh_shares([(c1[:3], "refresh", None)]),
+            lambda: refresh_shares(share, [(c1[:3], "refresh", None)]),
             lambda: share.decryption_share(c1[:2], "decrypt", Flooding.even(512, 1.0)),
             lambda: context.encrypt(key, np.zeros(4)),
         ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from protocols.steps.survivors import Survivors
 from tests.provenance.confirmed import unconfirmed
 from tests.provenance.options import LOST, RUNS
 from tests.provenance.runs import record, rows_session
+from tests.support.masked import refresh_shares
 from tests.support.sessions import model_session
 
 Patch = pytest.MonkeyPatch
@@ -39,7 +41,9 @@ def opened(protocol: Protocol) -> Protocol:
 
     def refresh(half: Any, request: Any) -> Body:
         maps, step = half.plan.column_maps(request.index), f"{request.kind}/{request.index}"
-        return answers.refresh(half.context, half.secret.refresh_shares, maps, step, request.body)
+        return answers.refresh(
+            half.context, partial(refresh_shares, half.secret), maps, step, request.body
+        )
 
     def decrypt(half: Any, request: Any) -> Body:
         share = half.secret.decryption_share

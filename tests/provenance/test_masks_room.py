@@ -19,6 +19,7 @@ from protocols.ckks.masks import mask_bits
 from protocols.ckks.parameters import REFRESH_TOWERS
 from tests.support import exact
 from tests.support.joint import joint_keys
+from tests.support.masked import refresh_shares
 
 N, PARTIES, SIZE = 512, 3, 59
 CANDIDATES = 20_000
@@ -45,7 +46,7 @@ def seen(share: KeyShare, shift: int, label: str, old: bool) -> tuple[exact.Inte
         masked, _ = context.cc.IntMPBootDecrypt(key, context.ciphertext([c1]), element)
         h0 = context.residues_of(masked)
     else:
-        ((h0, _),) = share.refresh_shares([(c1, label, None)])
+        ((h0, _),) = refresh_shares(share, [(c1, label, None)])
     return c, exact.whole(rns.add(c0, h0, low), low), modulus
 
 

@@ -19,6 +19,7 @@ from coordinator.coordinator import Coordinator, Outcome
 from parties.agent.agent import Agent
 from parties.agent.driving import Driving
 from parties.agent.owner import Owner
+from parties.agent.records import codec
 from parties.agent.settings import Settings
 from parties.kernel.order import order_coins, order_of
 from parties.policy import Policy
@@ -266,10 +267,16 @@ class Session:
         )
 
     def restart(self, name: str) -> None:
-        """The same party from its state, in a new object; its secrets sealed by reversal."""
+        """The same party from its state, in a new object."""
         fresh = self.anew(name)
-        fresh.restore(self.parties[name].state(lambda data: data[::-1]), lambda data: data[::-1])
+        fresh.restore(through_the_codec(self.parties[name].state()))
         self.parties[name] = fresh
+
+
+def through_the_codec(state: Any) -> Any:
+    """As it is after a restart: what was written down, and read again."""
+    head, blobs = codec().encode(state)
+    return codec().decode(head, [bytes(blob) for blob in blobs])
 
 
 def half_of(party: Party) -> Any:

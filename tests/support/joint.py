@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import count
 from types import SimpleNamespace
 from typing import Any
@@ -42,6 +42,7 @@ from protocols.steps.samples import SampleLedger
 from protocols.steps.survivors import Survivors
 from tests.support.exact import product, secret_rows
 from tests.support.helpers import Floats, drive, identity, party_names
+from tests.support.masked import refresh_shares
 
 
 @dataclass(frozen=True)
@@ -185,7 +186,9 @@ def encrypted_weights(
             if name == plan.names[0]:
                 refreshed.append(len(body.blobs))
             maps = plan.column_maps(int(index))
-            return answers.refresh(context, keys.shares[name].refresh_shares, maps, step, body)
+            return answers.refresh(
+                context, partial(refresh_shares, keys.shares[name]), maps, step, body
+            )
         if kind == "decrypt":
             flooded = Flooded(keys.shares[name], decrypt.flooding_of(plan))
             return answers.decryption(context, flooded.decryption_share, "decrypt", body)

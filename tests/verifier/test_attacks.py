@@ -95,7 +95,7 @@ def test_no_session_outlives_what_is_taken_back(owner: Hostile) -> None:
     session, _ = ask("open", SHEET, rows, "")
     seeds = Others(KEYS).agree(ask)
     call(ask, old, "begin", seeds)  # the number is that of the run's own keys
-    assert owner.runs[-1]._keys._sheet == KEYS_SHEET
+    assert owner.runs[-1].keys._sheet == KEYS_SHEET
     call(ask, session, "begin", seeds)
 
 
@@ -106,7 +106,7 @@ def test_an_erased_session_makes_no_secret(owner: Hostile, kind: str) -> None:
     sheet: Any = KEYS_SHEET if kind == "KeysSheet" else SHEET
     ask("open", sheet, rows, "")
     run = owner.runs[-1]
-    session = run._keys if kind == "KeysSheet" else run._session
+    ((_, session),) = run._opened
     seeds = Others(KEYS).agree(ask)
     session.erase()
     with run.private, pytest.raises(PolicyError):
@@ -130,7 +130,7 @@ def test_rows_are_encrypted_under_the_keys_of_their_run_alone(owner: Hostile) ->
     ask("open", KEYS_SHEET, ask("used", "", "", None), "")
     session, _ = ask("open", sheet, ask("used", "", "", None), "")
     foreign = owner.runs[-1]
-    held = foreign._session
+    _, held = foreign._opened[-1]
     with foreign.private, pytest.raises(PolicyError, match="not the keys of this run"):
         held.contribute(object(), [])
     assert session

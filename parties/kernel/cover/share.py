@@ -1,6 +1,6 @@
 """What a party holds to stand in for others: their shares, and whom it stands in for.
 
-A share of a secret is half a secret: it leaves this file only sealed (`CoverShare.state`).
+A share of a secret is half a secret: it leaves this file only sealed, or in a sealed state.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 from cryptography.exceptions import InvalidTag
@@ -16,8 +17,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from parties.kernel.cover import shamir
+from parties.kernel.cover.covered_share import CoveredShare
 from parties.kernel.ephemeral_key import EphemeralKey
-from parties.kernel.keys.key_share import KeyShare
 from protocols.ckks import residues as rns
 from protocols.ckks.residues import Residues
 from protocols.errors import MessageError, PolicyError, ProtocolError
@@ -25,6 +26,7 @@ from protocols.exchange.body import Body
 from protocols.exchange.signed_values import SignedValue, cover_key_text
 from protocols.steps import sealed_shares as sealing
 from protocols.steps.sealed_shares import StandIn
+from protocols.steps.state import restore, state_of
 
 NONCE_BYTES = 12
 
@@ -47,7 +49,7 @@ class CoverShare:
         name: str,
         seed: bytes,
         signing_key: Ed25519PrivateKey,
-        secret: KeyShare,
+        secret: CoveredShare,
     ) -> None:
         self._roster, self._threshold, self._name = dict(roster), threshold, name
         self._secret = secret
@@ -187,27 +189,14 @@ class CoverShare:
 
     # -- going on in another process --------------------------------------------------------------
 
-    def state(self, seal: Callable[[bytes], bytes]) -> Body:
-        """For `restore`; the ephemeral key and the shares are sealed."""
-        covering = self._covering
-        meta = {
-            "keys": {name: [key.value, key.signature] for name, key in self._keys.items()},
-            "covering": [covering.missing, covering.stand_ins] if covering else None,
-            "held": list(self._held),
-        }
-        shares = (seal(rns.pack(held, self._primes)) for held in self._held.values())
-        return Body(meta, (self._ephemeral.state(seal), *shares))
+    def state(self) -> list[Any]:
+        """For `restore`; there are secrets in it."""
+        covering = self._covering and [self._covering.missing, self._covering.stand_ins]
+        return [state_of(self._ephemeral), self._keys, self._held, covering]
 
-    def restore(self, state: Body, unseal: Callable[[bytes], bytes]) -> None:
+    def restore(self, state: list[Any]) -> None:
         """Inverse of `state`."""
-        meta, (ephemeral, *shares) = state.meta, state.blobs
-        self._keys = {name: SignedValue(*fields) for name, fields in meta["keys"].items()}
-        self._ephemeral.restore(ephemeral, unseal)
-        n = self._secret.context.params.ring_dim
-        self._held = {
-            name: rns.unpack(unseal(sealed), self._primes, n)
-            for name, sealed in zip(meta["held"], shares, strict=True)
-        }
-        if meta["covering"]:
-            missing, stand_ins = meta["covering"]
-            self._cover(StandIn(tuple(missing), tuple(stand_ins)))
+        ephemeral, self._keys, self._held, covering = state
+        restore(self._ephemeral, ephemeral)
+        if covering:
+            self._cover(StandIn(*covering))

@@ -2,7 +2,7 @@
 
 The joint secret is s = sum_p s_p, each s_p uniform ternary; nobody ever holds s. Every operation
 takes and returns residues, so a secret can neither be serialised by mistake nor travel. It leaves
-this file only sealed (`KeyShare.sealed`), for an agent that goes on after a restart.
+this file for an agent's sealed state alone (`STATE`), from which it goes on after a restart.
 
 Everything that a party publishes under threshold CKKS and that depends on a secret is noted in the
 sample ledger first (`protocols.steps.samples`): b_p in `__init__`, everything else in `_publish`.
@@ -11,8 +11,7 @@ sample ledger first (`protocols.steps.samples`): b_p in `__init__`, everything e
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, TypeVar
 
@@ -27,14 +26,12 @@ from protocols.ckks.residues import Residues, add, each
 from protocols.ckks.sampling import encryption, fresh_errors, gaussian, in_pq, ternary
 from protocols.ckks.transform import Integers, turned
 from protocols.errors import PolicyError
-from protocols.exchange.body import Body
-from protocols.exchange.labels import PUBLIC_KEY, RELINEARISATION, repeated, rotation_label
+from protocols.exchange.labels import PUBLIC_KEY, RELINEARISATION, rotation_label
 from protocols.privacy.laws.randomness import SystemRandomness
 from protocols.steps.samples import (
     EPHEMERAL,
     GADGET,
     JOINT_KEY,
-    ONE,
     RECEIVED,
     SEED,
     SHARE,
@@ -44,6 +41,7 @@ from protocols.steps.samples import (
     SampleLedger,
     Term,
 )
+from protocols.steps.state import restore
 
 T = TypeVar("T")
 # c1, label and map of a ciphertext that is to be refreshed; both halves of a share of it.
@@ -59,33 +57,43 @@ class KeyShare:
     """One party's secret s_p and what it computes with it.
 
     Security: a label is answered at most once; a second request raises PolicyError (regenerated
-    shares leak the key, eprint 2024/194). A label that repeats another (`protocols.steps.cover`) is
-    answered for the same ciphertext only. All uniform elements come from the joint seed, which no
+    shares leak the key, eprint 2024/194). All uniform elements come from the joint seed, which no
     party and no coordinator chose alone.
 
     context: CKKS context; joint_seed: 32 bytes, from all parties' revealed seeds; parties: P, which
-    the size of a refresh's masks depends on.
+    the size of a refresh's masks depends on; state: of the same share in another process, which
+    refuses the same second shares.
     """
 
-    def __init__(self, context: RingContext, joint_seed: bytes, parties: int) -> None:
+    STATE = ("_seed", "_secret", "_ephemeral", "_ledger")
+
+    def __init__(
+        self,
+        context: RingContext,
+        joint_seed: bytes,
+        parties: int,
+        state: list[Any] | None = None,
+    ) -> None:
         refuse_forked_child()
         self._context = context
         self._seed = joint_seed
         self._parties = parties
         self._ledger = SampleLedger()
+        self._secret: Integers | None = None
         self._ephemeral: Integers | None = None
-        self._standing_in: Residues | None = None
         self._rows: Residues | None = None
+        self._public_b: Residues | None = None
         self._joint: tuple[Any, Residues, Residues] | None = None
+        if state is not None:
+            restore(self, state)
+            return
         a = context.uniform_polynomial(joint_seed, PUBLIC_KEY)
         # b_p = -a s_p + e_p with the common a.
         self._ledger.note(Sample(PUBLIC_KEY, (_seeded(PUBLIC_KEY, SHARE, -1),), FRESH_ERROR_STD))
-        self._secret: Integers | None = ternary(context.params.ring_dim)
+        self._secret = ternary(context.params.ring_dim)
         (error,) = fresh_errors(context, 1)
         primes = context.primes
-        self._public_b: Residues | None = rns.subtract(
-            error, rns.product(a, self._residues(), primes), primes
-        )
+        self._public_b = rns.subtract(error, rns.product(a, self._residues(), primes), primes)
 
     def __repr__(self) -> str:
         return "KeyShare(<secret>)"
@@ -95,13 +103,10 @@ class KeyShare:
 
     def erase(self) -> None:
         """Forget the secrets; every later operation raises PolicyError."""
-        for rows in (self._rows, self._standing_in):
-            if rows is not None:
-                rows.fill(0)
-        for integers in (self._secret, self._ephemeral):
-            if integers is not None:
-                integers.fill(0)
-        self._secret = self._ephemeral = self._rows = self._standing_in = None
+        for secret in (self._rows, self._secret, self._ephemeral):
+            if secret is not None:
+                secret.fill(0)
+        self._secret = self._ephemeral = self._rows = None
 
     @property
     def context(self) -> RingContext:
@@ -112,34 +117,6 @@ class KeyShare:
     def samples(self) -> tuple[Sample, ...]:
         """What was published, in order."""
         return self._ledger.samples
-
-    def sealed(self, seal: Callable[[bytes], bytes]) -> Body:
-        """Sealed secrets, joint seed and sample ledger for `unsealed`; empty once erased."""
-        if self._secret is None:
-            return Body()
-        secrets = [
-            b"" if key is None else seal(key.astype(np.int8).tobytes())
-            for key in (self._secret, self._ephemeral)
-        ]
-        samples = [asdict(sample) for sample in self.samples]
-        return Body({"parties": self._parties, "samples": samples}, (self._seed, *secrets))
-
-    @classmethod
-    def unsealed(
-        cls, context: RingContext, state: Body, unseal: Callable[[bytes], bytes]
-    ) -> KeyShare:
-        """The same share in another process, which refuses the same second shares."""
-        refuse_forked_child()
-        share = cls.__new__(cls)
-        share._context, share._parties = context, int(state.meta["parties"])
-        share._ledger = SampleLedger(Sample.of(sample) for sample in state.meta["samples"])
-        share._public_b = share._rows = share._standing_in = share._joint = None
-        share._seed, *secrets = state.blobs
-        share._secret, share._ephemeral = (
-            np.frombuffer(unseal(sealed), np.int8).astype(np.int64) if sealed else None
-            for sealed in secrets
-        )
-        return share
 
     @property
     def seed(self) -> bytes:
@@ -281,33 +258,7 @@ class KeyShare:
 
         return self._publish(samples, make)
 
-    # -- cover for missing parties ------------------------------------------------------------
-
-    def deal(self, threshold: int, points: Collection[int]) -> dict[int, Residues]:
-        """Shamir shares of s_p for the parties at these points, each of shape (towers, n).
-
-        Uniform coefficients from the operating system's generator; the caller seals them.
-        """
-        samples = [
-            Sample(
-                f"cover-deal/{point}",
-                (Term(Element(ONE), SHARE),),
-                pads=tuple(Pad(f"f{k}", point**k) for k in range(1, threshold)),
-                lemma="secret sharing",
-            )
-            for point in points
-        ]
-        from parties.kernel.cover import shamir
-
-        rows, primes = self._residues(), self._context.primes
-        return self._publish(
-            samples, lambda: shamir.deal(rows, primes, threshold, points, SystemRandomness())
-        )
-
-    def stand_in(self, extra: Residues | None) -> None:
-        """Use s_p + extra in place of s_p from now on, None: s_p; extra: shape (towers, n)."""
-        primes = self._context.primes
-        self._standing_in = None if extra is None else add(self._residues(), extra, primes)
+    # -- shares of ciphertexts ----------------------------------------------------------------
 
     def _residues(self) -> Residues:
         """s_p, shape (towers, n)."""
@@ -321,31 +272,14 @@ class KeyShare:
         assert self._rows is not None  # noqa: S101 (just made)
         return self._rows
 
-    # -- shares of ciphertexts ----------------------------------------------------------------
-
-    def refresh_shares(self, asked: Sequence[Asked]) -> list[Halves]:
+    def shares(self, asked: Sequence[Asked], drawn: Drawn) -> list[Halves]:
         """Masked decryption and re-encryption share of each ciphertext (c1, label, T).
 
         c1: second polynomial at REFRESH_TOWERS towers; label: unique name of this refresh; both
-        fix the random element a'; T: a map that is applied on the way, or None. Returns (h0, h1):
-        h0 = c1 s_p - M_p at c1's towers, h1 = -a' s_p + T(M_p) + e at level 0, M_p uniform in the
-        room of c1's primes (`ckks.masks`).
+        fix the random element a'; T: a map that is applied on the way, or None; drawn: masks M_p
+        modulo c1's primes, and T(M_p) at level 0. Returns (h0, h1): h0 = c1 s_p - M_p at c1's
+        towers, h1 = -a' s_p + T(M_p) + e at level 0.
         """
-        from parties.kernel.rows.masks import drawn
-
-        return self._shares(asked, drawn)
-
-    def trace_shares(self, asked: Sequence[Asked]) -> list[Halves]:
-        """The same through maps of the subring's coefficients alone (`ckks.subring`).
-
-        M_p is uniform modulo c1's primes on all others; on these it is uniform in the room.
-        """
-        from parties.kernel.model.masks import drawn
-
-        return self._shares(asked, drawn)
-
-    def _shares(self, asked: Sequence[Asked], drawn: Drawn) -> list[Halves]:
-        """drawn: masks M modulo c1's primes, and T(M) at level 0."""
         samples, names = self._refresh_samples(asked)
 
         def make() -> list[Halves]:
@@ -417,24 +351,13 @@ class KeyShare:
 
     @property
     def _present(self) -> Residues:
-        """s_p, or what stands in for others as well, shape (towers, n)."""
-        return self._residues() if self._standing_in is None else self._standing_in
+        """What decrypts and refreshes: s_p, shape (towers, n)."""
+        return self._residues()
 
     def _given(self, c1: Residues, label: str) -> Element:
-        """The coordinator's c1, as an element.
-
-        Raises:
-            PolicyError: a repetition for another ciphertext than the first time.
-        """
-        element = Element(RECEIVED, hashlib.sha256(c1.tobytes()).hexdigest())
-        first = repeated(label)
-        if first != label:
-            answered = self._ledger.get(f"{first}/h0") or self._ledger.get(first)
-            if answered is None or answered.terms[0].element != element:
-                raise PolicyError(
-                    f"{label!r} is not for the ciphertext that {first!r} was given for"
-                )
-        return element
+        """The coordinator's c1, as an element; label: that it is answered under."""
+        _ = label
+        return Element(RECEIVED, hashlib.sha256(c1.tobytes()).hexdigest())
 
     def _each_digit(self, rows: Residues) -> Residues:
         """The same in all digits of a key."""

@@ -17,16 +17,15 @@ __all__ = ["CkksParameters", "KeysSheet"]  # records of this room
 class KeysSheet:
     """One party's keys in a run under threshold CKKS.
 
-    session, roster: see `SumsSheet`; params: of the ring; cover: how many stand in for others,
-    None: nobody; rotations: indices of keys; refreshes: ciphertexts of each step; shown: which of
-    the `coordinates`, slots or coefficients, the release shows; shown_error, error: bounds on the
-    noise of these, and of all, before the decryption [integer units]; decryptions: of one message.
+    session, roster: see `SumsSheet`; params: of the ring; rotations: indices of keys; refreshes:
+    ciphertexts of each step; shown: which of the `coordinates`, slots or coefficients, the release
+    shows; shown_error, error: bounds on the noise of these, and of all, before the decryption
+    [integer units]; decryptions: of one message.
     """
 
     session: str
     roster: tuple[tuple[str, str], ...]
     params: CkksParameters
-    cover: int | None
     rotations: tuple[int, ...]
     refreshes: tuple[int, ...]
     shown: tuple[int, ...]

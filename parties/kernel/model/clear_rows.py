@@ -45,7 +45,7 @@ from protocols.ckks.residues import Residues
 
 
 @dataclass(frozen=True, slots=True)
-class _Gained:
+class Gained:
     """A ciphertext, and the known number that its value is too large by: q / A must not drift.
 
     A product is off by the dropped prime's distance from the scale, 2^-40 or so of itself, round
@@ -67,23 +67,23 @@ class _Gained:
             return self.ct
         return self.context.cc.Compress(self.ct, self.context.params.num_towers - level)
 
-    def __add__(self, other: float) -> _Gained:
+    def __add__(self, other: float) -> Gained:
         total = self.context.cc.EvalAdd(self.ct, other * self.gain)
-        return _Gained(self.context, total, self.gain)
+        return Gained(self.context, total, self.gain)
 
-    def plus(self, encoded: Callable[[float, int], Any]) -> _Gained:
+    def plus(self, encoded: Callable[[float, int], Any]) -> Gained:
         """With a plaintext added; encoded: times a gain, at a level."""
         total = self.context.cc.EvalAdd(self.ct, encoded(self.gain, self.level))
-        return _Gained(self.context, total, self.gain)
+        return Gained(self.context, total, self.gain)
 
-    def __mul__(self, other: _Gained) -> _Gained:
+    def __mul__(self, other: Gained) -> Gained:
         cc, level = self.context.cc, max(self.level, other.level)
         if self.ct is other.ct:
             found = cc.EvalSquare(self.ct)
         else:
             found = cc.EvalMult(self.lowered(level), other.lowered(level))
         cc.RescaleInPlace(found)
-        return _Gained(
+        return Gained(
             self.context, found, self.gain * other.gain * self.context.rescaling_gain(level)
         )
 
@@ -131,7 +131,7 @@ class ClearRows:
         sums: list[list[Any]] = [[None for _ in shifts] for _ in range(layout.num_parts)]
         for group in range(-(-len(self._rows) // layout.rows_per_group)):
             scores = self._scores(group, rotated)
-            found = self._slopes(group, [_Gained(self._context, z) for z in scores])
+            found = self._slopes(group, [Gained(self._context, z) for z in scores])
             lowered = [q.lowered(self._last_level) for q in found]
             for part, shift in product(range(layout.output_parts), shifts):
                 # All outputs take the same products, hence have the same gain.
@@ -168,7 +168,25 @@ class ClearRows:
         found._cache, found._encoded = 0, {}
         return found
 
-    def _slopes(self, group: int, scores: Sequence[_Gained]) -> list[_Gained]:
+    @staticmethod
+    def known(link: Sequence[float], radius: float, t: int, targets: Array, offset: Array) -> Array:
+        """What of the slopes needs no weights: p(0) - y; where these are zero, t = 0, all of it.
+
+        link: p, in z / radius; offset: of scores; targets: encoded.
+        """
+        score = (np.zeros(1) if t else offset) / radius
+        p = 0.0 * score
+        for coefficient in reversed(link):
+            p = p * score + coefficient
+        found: Array = p.reshape(-1, *(1,) * (targets.ndim - 1)) - targets
+        return found
+
+    @staticmethod
+    def side(leading: float) -> float:
+        """What slopes are divided by: A; leading: A."""
+        return leading
+
+    def _slopes(self, group: int, scores: Sequence[Gained]) -> list[Gained]:
         """q(z') / A of each output; of any other loss what its weighted rows are multiplied by."""
         _ = group
         return [self._link.quotient(z)[1] for z in scores]
@@ -262,36 +280,6 @@ class ClearRows:
                 self._cache -= size
                 self._encoded[key] = found
         return found
-
-
-class ClearLffr(ClearRows):
-    """LFFR's rows, and the gradient that they make; targets: shape (N, c), on [0, 1].
-
-    In the units of `lffr_circuit`, T = z' (z'^2 - root) and h = 1/2 - y, a row's slope over -2 A^3
-    is (T + h / A) (T^2 - 1 / (2 A)^2). h / A is added to T as a plaintext, one for each output and
-    group of rows: the targets take no product, and no output but the products of its own score.
-    z'^2 is ready at level 2, T at 3, T^2 at 4, the slope at 5.
-    """
-
-    def _slopes(self, group: int, scores: Sequence[_Gained]) -> list[_Gained]:
-        """Of each output."""
-        return [
-            self._link.lffr_slope(z, lambda t, k=k: t.plus(partial(self._label, group, k)))  # type: ignore[misc]
-            for k, z in enumerate(scores)
-        ]
-
-    def _label(self, group: int, output: int, gain: float, level: int) -> Any:
-        """h / A of one output, times a gain that is the same in every round."""
-        slots = partial(self._labels, group, output, gain)
-        return self._plaintext((group, output, 0, 3), level, slots)
-
-    def _labels(self, group: int, output: int, gain: float) -> Complexes:
-        assert self._targets is not None  # noqa: S101 (of the plan)
-        own = np.asarray(self._targets).reshape(len(self._rows), -1)[:, output]
-        return self._repeated(gain * (0.5 - own) / self._link.factors.leading, group)
-
-
-CIRCUITS: dict[str, type[ClearRows]] = {"link": ClearRows, "lffr": ClearLffr}
 
 
 def encoded_size(params: CkksParameters, level: int) -> int:

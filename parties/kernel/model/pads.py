@@ -1,12 +1,12 @@
 """A party's half of pads that cancel: what it shares with each other party.
 
-A pair's secret is as good as both its replies: it leaves this file only sealed (`Pads.state`).
+A pair's secret is as good as both its replies.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,6 @@ from parties.kernel.ephemeral_key import EphemeralKey
 from protocols.ckks import subring
 from protocols.ckks.residues import Residues
 from protocols.errors import PolicyError
-from protocols.exchange.body import Body
 from protocols.exchange.signed_values import SignedValue, pad_key_text
 from protocols.steps.locks import Lock, word
 
@@ -44,6 +43,8 @@ class Pads:
     roster: verification keys (hexadecimal) by party, in the plan's order; name: this party; seed:
     the joint seed; signing_key: this party's identity.
     """
+
+    STATE = ("_ephemeral", "_secrets")
 
     def __init__(
         self, roster: Mapping[str, str], name: str, seed: bytes, signing_key: Ed25519PrivateKey
@@ -119,16 +120,3 @@ class Pads:
         pairs = {n: self._secrets[n] for n in self._roster if n not in (self._name, *missing)}
         own = [word(secret, self._name, asked) for secret in pairs.values()]
         return Lock.of(own), {name: word(pairs[name], name, asked).hex() for name in pairs}
-
-    # -- going on in another process --------------------------------------------------------------
-
-    def state(self, seal: Callable[[bytes], bytes]) -> Body:
-        """For `restore`; everything is sealed."""
-        own = self._ephemeral.state(seal)
-        return Body({"with": list(self._secrets)}, (own, *map(seal, self._secrets.values())))
-
-    def restore(self, state: Body, unseal: Callable[[bytes], bytes]) -> None:
-        """Inverse of `state`."""
-        own, *secrets = state.blobs
-        self._ephemeral.restore(own, unseal)
-        self._secrets = dict(zip(state.meta["with"], map(unseal, secrets), strict=True))

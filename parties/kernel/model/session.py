@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from hashlib import sha256
 from typing import Any, TypeVar
 
@@ -17,10 +18,12 @@ from parties.kernel.integers.blocks import added
 from parties.kernel.integers.clipping import clip_rows, row_norms
 from parties.kernel.keys import answers
 from parties.kernel.keys.session import KeySession, Once
-from parties.kernel.model.clear_rows import CIRCUITS, ClearRows
+from parties.kernel.model import masks
+from parties.kernel.model.clear_rows import ClearRows
 from parties.kernel.model.pads import Pads
 from parties.kernel.model.sheet import ModelSheet
 from parties.kernel.private import Terms, opened, terms_of
+from parties.kernel.rooms import named
 from parties.kernel.sheet import SLACK, Floor, hold, of_rows
 from protocols.ckks import residues as rns
 from protocols.ckks import subring
@@ -37,10 +40,14 @@ from protocols.exchange.signed_values import SignedValue
 from protocols.privacy.laws.discrete import discrete_gaussian
 from protocols.privacy.laws.randomness import ExpandedRandomness, RandomSource, apart
 from protocols.steps.locks import CHECK, WORDS, asked_for
+from protocols.steps.state import restore, state_of
 
 T = TypeVar("T")
 Array = NDArray[np.float64]
-Seal = Callable[[bytes], bytes]
+CIRCUITS = {
+    "link": "parties.kernel.model.clear_rows:ClearRows",
+    "lffr": "parties.kernel.lffr.clear:ClearLffr",
+}
 ROOM = 16.0
 """No slope of a link on its interval leaves [-ROOM, ROOM]."""
 
@@ -90,7 +97,9 @@ class ModelSession:
     ) -> None:
         self._sheet, self._name, self._rows, self._terms = sheet, name, rows, terms_of(rows)
         self._randomness, self._signing_key = randomness, signing_key
-        check(sheet, name, signing_key.public_key().public_bytes_raw().hex(), rows, self._terms)
+        self._circuit: type[ClearRows] = party_circuit(sheet.circuit, self._terms.protocols)
+        key = signing_key.public_key().public_bytes_raw().hex()
+        check(sheet, name, key, rows, self._terms, self._circuit)
         self._link = Link.of([c * sheet.scale**-k for k, c in enumerate(sheet.link)])
         self._shared: Any = shared or Alone()
         self._next, self._asked, self._is_over = 0, list[str](), False
@@ -119,9 +128,19 @@ class ModelSession:
         self._terms.check_keys(keys)
         if keys.context.params.num_slots != self._sheet.columns.num_slots:
             raise PolicyError("the sheet of this run is refused: slots of another ring")
-        self._seed, self._keys = keys.seed, keys
-        self._pads = Pads(dict(self._sheet.roster), self._name, self._seed, self._signing_key)
-        return self._seed
+        self._keys = keys
+        self._pads = Pads(dict(self._sheet.roster), self._name, self.seed, self._signing_key)
+        return self.seed
+
+    @property
+    def begun(self) -> bool:
+        """Whether it has its keys."""
+        return self._keys is not None
+
+    @property
+    def seed(self) -> bytes:
+        """The joint one."""
+        return self._held.seed
 
     @property
     def _held(self) -> KeySession:
@@ -162,7 +181,7 @@ class ModelSession:
         return (CONJUGATION, *self._sheet.columns.rotations)
 
     def _load(self, b: Residues) -> None:
-        seed, context = self._seed, self._held.context
+        seed, context = self.seed, self._held.context
 
         def load(found: CkksContext) -> None:
             first, second, *rest = (half for chunk in self._chunks for half in chunk)
@@ -259,7 +278,7 @@ class ModelSession:
             rows = rows.only(np.flatnonzero(counts), counts[counts > 0])
 
         def make() -> Any:
-            uniform = (context.uniform_polynomial(self._seed, e) for e in elements)
+            uniform = (context.uniform_polynomial(self.seed, e) for e in elements)
             return rows.rotated([[c0, c1] for c0, c1 in zip(point, uniform, strict=False)])
 
         return rows.gradient(self._shared.once(self._loaded, "point", tuple(self._asked), make))
@@ -275,7 +294,8 @@ class ModelSession:
         """
         keys = self._held
         lock, words = self._pads.lock(asked_for(step, asked, keys.covering), keys.missing)
-        reply = answers.refresh(keys.context, keys.trace_shares, maps, step, asked)
+        shares = partial(keys.shares, drawn=masks.drawn, of_model=True)
+        reply = answers.refresh(keys.context, shares, maps, step, asked)
         low, n = keys.context.primes[:REFRESH_TOWERS], keys.context.params.ring_dim
         blobs = list(reply.blobs)
         for k, stream in enumerate(lock.streams(len(blobs) // 2, low, n)):
@@ -285,35 +305,23 @@ class ModelSession:
 
     # -- going on in another process --------------------------------------------------------------
 
-    def state(self, seal: Seal) -> Body:
-        """For `restore`: pads and noise, sealed, evaluation keys, and how far it is."""
-        pads = self._pads.state(seal)
-        drawn = b"" if self._noise is None else seal(self._noise.tobytes())
-        meta = {
-            "pads": [len(pads.blobs), dict(pads.meta)],
-            "round": [self._next, self._asked],
-            "keys": [len(chunk) for chunk in self._chunks],
-        }
-        halves = (half.tobytes() for chunk in self._chunks for half in chunk)
-        return Body(meta, (*pads.blobs, drawn, *halves))
+    STATE = ("_is_over", "_next", "_asked", "_noise", "_pads")
 
-    def restore(self, state: Body, unseal: Seal) -> None:
-        """Inverse of `state`, once keys and joint key are here, before anything was asked."""
-        if self._next or self._chunks:
-            raise PolicyError("this session has begun: it goes on from where it is")
-        count, own = state.meta["pads"]
-        self._pads.restore(Body(own, state.blobs[:count]), unseal)
-        drawn, *halves = state.blobs[count:]
-        if drawn:
-            self._noise = np.frombuffer(unseal(drawn)).reshape(
-                self._sheet.rounds, *self._sheet.columns.shape
-            )
-        self._next, self._asked = state.meta["round"]
-        n, left = self._held.context.params.ring_dim, iter(halves)
-        for held in state.meta["keys"]:
-            self.take_keys(
-                [np.frombuffer(next(left), np.uint64).reshape(-1, n) for _ in range(held)]
-            )
+    def state(self) -> Any:
+        """For `restore`, with the evaluation keys; None before `begin`."""
+        held = [[*chunk] for chunk in self._chunks]
+        return None if self._keys is None else [state_of(self), held]
+
+    def restore(self, state: Any) -> None:
+        """Inverse of `state`, in place of `begin`; the run's keys and joint key are here."""
+        keys: Any = self._terms.keys and self._terms.keys()
+        if keys is None:
+            raise PolicyError("the keys of this session are not there")
+        self.begin(keys)
+        own, held = state
+        restore(self, own)
+        for halves in held:
+            self.take_keys(halves)
 
     def erase(self) -> None:
         """Forget rows, noise, pads and keys; nothing leaves any more."""
@@ -335,14 +343,12 @@ class ModelSession:
         rows, targets, shard = self._rows_and_targets()
         weight = shard.weight if counts is None else shard.weight * counts
         offset = shard.offset if "offset" in sheet.terms else np.zeros(1)
-        known = known_slopes(sheet, t, targets, offset)
+        known = self._circuit.known(sheet.link, sheet.radius, t, targets, offset)
         slopes = weight.reshape(-1, *(1,) * (targets.ndim - 1)) * known
         own = self._added(rows, slopes) + sum(sheet.rows) * self._drawn()[t]
         leading = self._link.factors.leading
-        side = -2 * leading**3 if sheet.circuit == "lffr" else leading
-        scale = 2.0**self._held.context.params.scale_bits / (
-            side / sheet.scale * columns.block_size
-        )
+        unit = self._circuit.side(leading) / sheet.scale * columns.block_size
+        scale = 2.0**self._held.context.params.scale_bits / unit
         coefficients = subring.of_slots(columns.in_parts(own).conj() * scale)
         return [[round(c) for c in part] for part in coefficients.tolist()]
 
@@ -413,7 +419,7 @@ class ModelSession:
             rows, targets, shard = self._rows_and_targets()
             offset = shard.offset * (sheet.scale / sheet.radius)
             assert self._loaded is not None  # noqa: S101 (checked)
-            self._clear = CIRCUITS[sheet.circuit](
+            self._clear = self._circuit(
                 self._loaded,
                 sheet.columns,
                 self._link,
@@ -439,7 +445,7 @@ class ModelSession:
             fresh = [loaded.encrypt(self._public, zero) for _ in range(2)]
             return tuple(loaded.products([loaded.polynomials_of(ct) for ct in fresh]))
 
-        return self._shared.once(loaded, "zeros", self._seed, make)
+        return self._shared.once(loaded, "zeros", self.seed, make)
 
 
 def draw_noise(sheet: ModelSheet, randomness: RandomSource) -> Array:
@@ -451,35 +457,29 @@ def draw_noise(sheet: ModelSheet, randomness: RandomSource) -> Array:
     return np.ldexp(units.astype(np.float64), -sheet.bits).reshape(shape)
 
 
-def known_slopes(sheet: ModelSheet, t: int, targets: Array, offset: Array) -> Array:
-    """What of the slopes needs no weights: p(0) - y; where these are zero, t = 0, all of it.
-
-    offset: of scores; targets: encoded.
-    """
-    start = sheet.link[0]
-    if sheet.circuit == "lffr":
-        return np.zeros_like(targets) if t else 2 * (start - targets) * start * (1 - start)
-    score = (np.zeros(1) if t else offset) / sheet.radius
-    p = 0.0 * score
-    for coefficient in reversed(sheet.link):
-        p = p * score + coefficient
-    found: Array = p.reshape(-1, *(1,) * (targets.ndim - 1)) - targets
+def party_circuit(name: str, protocols: Collection[str]) -> type[ClearRows]:
+    """Of a sheet. Raises PolicyError: there is none, or the owner takes no part in it."""
+    if name not in CIRCUITS:
+        raise PolicyError("the sheet of this run is refused: circuit")
+    found: type[ClearRows] = named(CIRCUITS[name], protocols)
     return found
 
 
-def check(sheet: ModelSheet, name: str, key: str, rows: Any, terms: Terms) -> None:
+def check(
+    sheet: ModelSheet, name: str, key: str, rows: Any, terms: Terms, circuit: type[ClearRows]
+) -> None:
     """Refuse what no honest plan gives, or this owner has not agreed to; key: this party's."""
     columns, parties = sheet.columns, len(sheet.roster)
 
     def least() -> float:
         """Twice the largest label term at the zero model."""
         labels = np.array([1.0] if sheet.signed else [0.0, 1.0])
-        slopes = known_slopes(sheet, 0, labels, np.zeros(1))
+        slopes = circuit.known(sheet.link, sheet.radius, 0, labels, np.zeros(1))
         return 2 * float(np.abs(slopes).max()) * math.sqrt(columns.num_outputs) * sheet.bound
 
     floors: list[Floor] = [
         ("columns", lambda: columns.num_features == rows.num_features),
-        ("circuit", lambda: sheet.circuit in CIRCUITS and len(sheet.link) > 1),
+        ("circuit", lambda: len(sheet.link) > 1),
         ("link", lambda: all(map(math.isfinite, (*sheet.link, sheet.gamma, sheet.unit)))),
         ("scales", lambda: all(0 < s < math.inf for s in (sheet.scale, sheet.radius, sheet.bound))),
         ("batches", lambda: type(sheet.batches) is int and sheet.batches > 0),

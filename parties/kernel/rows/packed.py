@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from parties.kernel.integers.clipping import clip_rows, row_norms
 from parties.kernel.rooms import named
-from parties.kernel.rows.curvature import LIFT, curvature_share
+from parties.kernel.rows.curvature import curvature_share
 from parties.kernel.rows.sheet import RowsSheet
 from protocols.errors import DataError, PolicyError
 from protocols.privacy.laws.discrete import discrete_gaussian
@@ -23,36 +23,37 @@ from protocols.privacy.laws.randomness import RandomSource
 
 Array = NDArray[np.float64]
 SLACK = 1 + 1e-9  # of float64: rounding, two machines
-SUMS = "parties.kernel.gram.numbers"
+KINDS = {
+    "rows": "parties.kernel.rows.packed",
+    "lffr": "parties.kernel.lffr.numbers",
+    "gram": "parties.kernel.gram.numbers",
+}
 
 
 def numbers(sheet: RowsSheet, protocols: Collection[str]) -> Any:
-    """The module that makes a sheet's numbers: this one, or that of sums; protocols: of an owner.
+    """The module that makes a sheet's numbers, such as this one; protocols: of an owner.
 
     Raises:
-        PolicyError: the owner takes no part in these.
+        PolicyError: there is none, or the owner takes no part in these.
     """
-    return named(SUMS if sheet.kind == "gram" else __name__, protocols)
+    if sheet.kind not in KINDS:
+        raise PolicyError("the sheet of this run is refused: kind")
+    return named(KINDS[sheet.kind], protocols)
 
 
 def noise_size(sheet: RowsSheet) -> tuple[int, ...]:
     """Shape of one party's noise on means."""
-    d, c = sheet.num_features, max(1, sheet.num_outputs)
-    return (sheet.rounds, d, c) if sheet.kind == "lffr" else (sheet.rounds, d)
+    return sheet.rounds, sheet.num_features
 
 
 def shapes(sheet: RowsSheet, rows: int) -> Sequence[tuple[int, ...]]:
     """Of the arrays of `values`; rows: of the party."""
-    d, c = sheet.num_features, max(1, sheet.num_outputs)
-    if sheet.kind == "lffr":
-        return [(rows, d, c)] * 3 + [(1 if sheet.curvature else sheet.rounds, d, c)]
+    d = sheet.num_features
     return [(rows, d), (sheet.rounds + bool(sheet.curvature), d)]
 
 
 def least_move(sheet: RowsSheet) -> float:
     """How far two rows' parts of a release can be apart, at least: those at zero weights."""
-    if sheet.kind == "lffr":
-        return math.sqrt(sheet.num_outputs) * sheet.bound / 4
     labels = (1.0,) if sheet.signed else (0.0, 1.0)
     return 2 * max(abs(sheet.start - y) for y in labels) * sheet.bound
 
@@ -68,23 +69,16 @@ def draw_noise(sheet: RowsSheet, shape: tuple[int, ...], randomness: RandomSourc
 def values(
     sheet: RowsSheet, rows: Array, targets: Array, noise: Array, weight: Array | float = 1.0
 ) -> list[Array]:
-    """Arrays in the order in which `place` of a plan takes them; see each kind's function.
+    """Arrays in the order in which `place` of a plan takes them.
+
+    Rows c x_i, shape (rows, d); side columns sum_i x_i (p(0) - y_i) + N chi_t over their scale.
+    With a curvature its share stands before them: shape (1 + T, d).
 
     rows: shape (rows, d), bias last; targets: on [0, 1]; noise: of `draw_noise`; weight: on [0, 1],
     where the kind knows weights.
 
     Raises:
         PolicyError, DataError: a row is beyond what the sheet says of all.
-    """
-    if sheet.kind == "lffr":
-        return lffr_values(sheet, rows, targets, noise)
-    return row_values(sheet, rows, targets, noise)
-
-
-def row_values(sheet: RowsSheet, rows: Array, targets: Array, noise: Array) -> list[Array]:
-    """Rows c x_i, shape (rows, d); side columns sum_i x_i (p(0) - y_i) + N chi_t over their scale.
-
-    With a curvature its share stands before them: shape (1 + T, d).
     """
     y = targets.ravel()
     if sheet.matrix:
@@ -99,25 +93,6 @@ def row_values(sheet: RowsSheet, rows: Array, targets: Array, noise: Array) -> l
             [curvature_share(sheet.curvature, rows, sum(sheet.rows))[None, :], columns]
         )
     return [sheet.scale * rows, columns]
-
-
-def lffr_values(sheet: RowsSheet, rows: Array, targets: Array, noise: Array) -> list[Array]:
-    """Rows c x_i for each output, the same lifted, x_i (1/2 - y_i) / A lifted; noise, or share.
-
-    Shapes (rows, d, c), three times, and (T, d, c), with a curvature (1, d, c).
-    """
-    hold_rows(sheet, rows, targets)
-    factors = (0.5 - targets) / sheet.start
-    repeated = np.repeat((sheet.scale * rows)[:, :, None], factors.shape[1], axis=2)
-    terms = repeated * factors[:, None, :]
-    if sheet.curvature:
-        shape = (1, sheet.num_features, sheet.num_outputs)
-        side = np.broadcast_to(
-            curvature_share(sheet.curvature, rows, sum(sheet.rows))[None, :, None], shape
-        )
-    else:
-        side = sum(sheet.rows) * noise / sheet.side
-    return [repeated, LIFT * repeated, LIFT * terms, np.array(side)]
 
 
 def hold_rows(sheet: RowsSheet, rows: Array, targets: Array) -> None:

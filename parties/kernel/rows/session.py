@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
+from parties.kernel.keys import answers
 from parties.kernel.keys.session import KeySession
 from parties.kernel.private import Terms, opened, terms_of
-from parties.kernel.rows import packed
-from parties.kernel.rows.sheet import RowsSheet
+from parties.kernel.rows import masks, packed
+from parties.kernel.rows.sheet import ColumnMap, RowsSheet
 from parties.kernel.sheet import Floor, hold, of_rows
 from protocols.ckks.residues import Residues
 from protocols.errors import MessageError, PolicyError
+from protocols.exchange.body import Body
 from protocols.exchange.labels import CONTRIBUTE
 from protocols.privacy.laws.randomness import RandomSource
-
-KINDS = ("rows", "lffr", "gram")
 
 
 class RowsSession:
@@ -92,9 +93,31 @@ class RowsSession:
         if not ((counts[1:once] == 1).all() and (counts[once:] >= 1).all()):
             raise MessageError("a number of a row stands in no slot, or in two")
 
+    def hold_refresh(
+        self,
+        keys: KeySession,
+        maps: Sequence[ColumnMap | None],
+        step: str,
+        before: str,
+        asked: Body,
+    ) -> Body:
+        """Digest, signed, of the shares of a refresh through these maps; see `hold_reply`."""
+        self._terms.check_keys(keys)
+        shares = partial(keys.shares, drawn=masks.drawn, of_model=False)
+        make = partial(answers.refresh, keys.context, shares, maps, step)
+        return keys.hold_reply(step, before, asked, make)
+
     def erase(self) -> None:
         """Nothing leaves any more."""
         self.is_over = True
+
+    def state(self) -> bool:
+        """For `restore`: whether rows were encrypted."""
+        return self.is_over
+
+    def restore(self, state: bool) -> None:
+        """Inverse of `state`."""
+        self.is_over = state
 
 
 def check(sheet: RowsSheet, name: str, key: str, rows: Any, terms: Terms, numbers: Any) -> None:
@@ -105,7 +128,6 @@ def check(sheet: RowsSheet, name: str, key: str, rows: Any, terms: Terms, number
     positive = (sheet.scale, sheet.bound, sheet.target_bound, sheet.most)
     finite = (*positive, sheet.side, sheet.start, sheet.gamma, *sheet.curvature)
     floors: list[Floor] = [
-        ("kind", lambda: sheet.kind in KINDS),
         ("features", lambda: sheet.num_features == rows.num_features),
         ("scales", lambda: all(0 < s < math.inf for s in positive) and sheet.side != 0),
         ("numbers", lambda: all(map(math.isfinite, finite)) and sheet.start != 0),

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from parties.kernel.ephemeral_key import EphemeralKey
 from protocols.aggregate.cipher import public_element, session_digest
 from protocols.aggregate.fixed_point import encode
-from protocols.aggregate.gaussian import narrow_gaussian
+from protocols.aggregate.narrow import narrow_gaussian
 from protocols.aggregate.ntt import Factor, Residues, reduce_once, ring_of
 from protocols.aggregate.parameters import AggregateParameters
 from protocols.aggregate.security import NOISE_STD

@@ -126,7 +126,7 @@ class SumsSession:
         largest = self._params.max_units
         return secret.encrypt(t, np.clip(units, -largest, largest))
 
-    def state(self, seal: Callable[[bytes], bytes]) -> None:
+    def state(self) -> None:
         """There is none. Raises PolicyError: the secret is held in memory only."""
         if self.begun:
             raise PolicyError("the secret of secure aggregation is held in memory only")

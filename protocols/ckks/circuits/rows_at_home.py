@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from protocols.ckks.circuits.lffr import LFFR_LEVELS, cubic
 from protocols.ckks.circuits.rows import REFRESH_LEVEL, RowUnits
 from protocols.ckks.factored import Link
+from protocols.ckks.lffr import lffr_slope
 from protocols.numerics.approximation import Polynomial
 from protocols.updates.update import Update
 
@@ -37,7 +38,8 @@ Slope = Callable[[RowUnits, Any], Any]
 
 def steepest(units: RowUnits, z: Any) -> Any:
     """LFFR's slope of a row whose target is 0; that of 1 is the same at -z."""
-    return Link.of(units.link.coefficients).lffr_slope(z, lambda t: t + 0.5 / cubic(units.link)[0])
+    link = Link.of(units.link.coefficients)
+    return lffr_slope(link, z, lambda t: t + 0.5 / cubic(units.link)[0])
 
 
 @lru_cache(maxsize=64)

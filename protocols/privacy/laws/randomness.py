@@ -84,21 +84,3 @@ def random_bits(randomness: RandomSource, count: int) -> NDArray[np.bool_]:
     """Independent fair bits, bool array, shape (count,)."""
     packed = randomness.words((count + 63) // 64).astype("<u8").view(np.uint8)
     return np.unpackbits(packed)[:count].astype(np.bool_)
-
-
-def uniform_below_each(randomness: RandomSource, bounds: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Exactly uniform integers, the i-th one in [0, bounds[i]); every bound is 1 .. 2^62.
-
-    Returns:
-        int64 array of the shape of `bounds`, which is one-dimensional.
-    """
-    mask = (bounds - 1).astype(np.uint64)
-    for shift in (1, 2, 4, 8, 16, 32):
-        mask |= mask >> np.uint64(shift)
-    out = (randomness.words(bounds.size) & mask).astype(np.int64)
-    bad = np.flatnonzero(out >= bounds)
-    while bad.size:
-        redrawn = (randomness.words(bad.size) & mask[bad]).astype(np.int64)
-        out[bad] = redrawn
-        bad = bad[redrawn >= bounds[bad]]
-    return out

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from protocols.aggregate.gaussian import narrow_gaussian
+from protocols.aggregate.narrow import narrow_gaussian
 from protocols.ckks import residues as rns
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.flooding import FRESH_ERROR_STD

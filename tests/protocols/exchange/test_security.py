@@ -26,6 +26,7 @@ from protocols.exchange.messages import Body, new_signing_key
 from protocols.steps import agree
 from tests.support.helpers import NOISE, half_of, header_of, make_plan, seal
 from tests.support.joint import joint_keys
+from tests.support.masked import refresh_shares
 from tests.support.sessions import (
     FIRST,
     VICTIM,
@@ -157,11 +158,11 @@ def test_a_key_share_answers_a_label_once() -> None:
     keys.forget()
     share = keys.shares[FIRST]
     c1 = keys.context.uniform_polynomial(keys.seed, "any")
-    share.refresh_shares([(c1[:REFRESH_TOWERS], "refresh/0/0", None)])
+    refresh_shares(share, [(c1[:REFRESH_TOWERS], "refresh/0/0", None)])
     share.decryption_share(c1[:2], "decrypt", Flooding.even(N, 2.0**20))
     for other in (c1, (c1 + np.uint64(1)) % np.uint64(2**50)):
         with pytest.raises(PolicyError, match="already given"):
-            share.refresh_shares([(other[:REFRESH_TOWERS], "refresh/0/0", None)])
+            refresh_shares(share, [(other[:REFRESH_TOWERS], "refresh/0/0", None)])
         with pytest.raises(PolicyError, match="already given"):
             share.decryption_share(other[:2], "decrypt", Flooding.even(N, 2.0**20))
 

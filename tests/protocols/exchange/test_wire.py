@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import permutations
+from itertools import islice, permutations
 from typing import Any
 
 import numpy as np
@@ -37,7 +37,7 @@ def sums() -> RunningSums:
 
 
 @pytest.mark.parametrize("folded", [0, 4, 10])
-@pytest.mark.parametrize("order", [NAMES, NAMES[::-1], *list(permutations(NAMES))[:3]])
+@pytest.mark.parametrize("order", [NAMES, NAMES[::-1], *islice(permutations(NAMES), 1, 3)])
 def test_any_order_and_any_driver_give_the_exact_sum(order: Any, folded: int) -> None:
     """Replies folded as they arrive, or handed over whole at the end, or some of each."""
     running, replies = sums(), {name: body_of(name) for name in order}

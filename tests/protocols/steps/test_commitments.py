@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from coordinator.replay import replay
+from parties.agent.records import codec
 from parties.kernel.keys import session as key_session
 from parties.kernel.keys.key_share import KeyShare
 from parties.verifier.party import Party
@@ -460,9 +461,8 @@ def test_what_is_committed_to_is_kept_until_it_is_opened() -> None:
 
     def ask(step: str, outgoing: Mapping[str, bytes]) -> Replies:
         if step in (KEYS.open, ROWS.commit, ROWS.open, CONFIRM, *FIRST_REFRESH):
-            # Without the seed, the order's coins and the last reply.
-            _, _, _, *blobs = session.parties[FIRST].state(lambda secret: secret).blobs
-            sizes[step] = sum(map(len, blobs))
+            kept = {**session.parties[FIRST].state(), "last": None}
+            sizes[step] = sum(map(len, codec().encode(kept)[1]))
             session.restart(FIRST)
         return session.ask(step, outgoing)
 

@@ -35,6 +35,7 @@ from protocols.steps.commitments import Gathering
 from tests.support import exact
 from tests.support.helpers import Floats, Session, half_of, party_names
 from tests.support.joint import joint_keys
+from tests.support.masked import trace_shares
 from tests.support.sessions import (
     FIRST,
     THIRD,
@@ -403,7 +404,7 @@ def columns_are_hidden(bits: int) -> bool:
     seen = c0
     for name, share in keys.shares.items():
         if name == VICTIM:
-            ((h0, _),) = share.trace_shares([(c1, "refresh/0/0", TraceMap(N // 8, PERIOD, 1.0))])
+            ((h0, _),) = trace_shares(share, [(c1, "refresh/0/0", TraceMap(N // 8, PERIOD, 1.0))])
         else:
             h0 = rns.product(c1, keys.secrets[name][: len(low)], low)
         seen = rns.add(seen, h0, low)

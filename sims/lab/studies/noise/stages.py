@@ -206,8 +206,9 @@ class CircuitStages(Stages):
     def step(self, kind: str, index: int, asked: Bodies, replies: Bodies) -> None:
         """Keys, what clients encrypt, shares of the decryption."""
         if kind == "keys":
-            states = [half.state(lambda secret: secret) for half in self.clients.halves.values()]
-            self._secret = JointSecret(self._context, [state.blobs[1] for state in states])
+            halves: Any = self.clients.halves.values()
+            shares = (half.secret._secret._key for half in halves)
+            self._secret = JointSecret(self._context, shares)
             derived = components.secret(self._parties)
             self.note("secret", rms(self._secret.coefficients), derived)
         if kind in ("keys", "relinearise") or (kind == "rotations" and index == 0):

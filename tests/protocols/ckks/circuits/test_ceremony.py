@@ -53,6 +53,7 @@ from tests.support import exact
 from tests.support.exact import SIGMA, TERNARY, rms
 from tests.support.helpers import drive, make_data, make_link, make_plan, plain_weights
 from tests.support.joint import JointKeys, Uncommitted, encrypted_weights, joint_keys
+from tests.support.masked import refresh_shares
 
 # OpenFHE 1.6 draws the errors of key switching keys in an OpenMP loop with `private(dgg)`: each
 # thread's generator is a new one, whose deviation is 1. A modulus 3.19 times as large would be as
@@ -246,7 +247,9 @@ def refreshed(
     )
 
     def answer(name: str, step: str, body: Body) -> Body:
-        return answers.refresh(keys.context, keys.shares[name].refresh_shares, maps, step, body)
+        return answers.refresh(
+            keys.context, partial(refresh_shares, keys.shares[name]), maps, step, body
+        )
 
     return drive(exchange, answer)
 

@@ -19,6 +19,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
+from parties.kernel.cover.covered_share import CoveredShare
 from parties.kernel.keys.key_share import KeyShare
 from protocols.ckks import residues as rns
 from protocols.ckks.circuits.evaluator import Evaluator
@@ -36,6 +37,7 @@ from protocols.steps.samples import SampleLedger
 from tests.support import exact
 from tests.support.helpers import half_of, header_of, make_plan
 from tests.support.joint import Uncommitted, joint_keys
+from tests.support.masked import refresh_shares, trace_shares
 from tests.support.sessions import (
     VICTIM,
     N,
@@ -78,7 +80,7 @@ def test_a_chosen_random_element_gives_the_key_away(share: KeyShare) -> None:
     crp = rns.add(c1, constant(delta, context.primes), context.primes)
     share._ledger = SampleLedger()
     with patch.object(CkksContext, "uniform_polynomial", lambda self, seed, label: crp):
-        ((h0, h1),) = share.refresh_shares([(c1[:REFRESH_TOWERS], "refresh/5/0", None)])
+        ((h0, h1),) = refresh_shares(share, [(c1[:REFRESH_TOWERS], "refresh/5/0", None)])
     total = rns.add(h0, h1[:REFRESH_TOWERS], low)
     assert (recovered(total[0], -delta, low[0]) == exact.secret(share)).all()
 
@@ -96,7 +98,7 @@ def test_a_ciphertext_chosen_for_the_element_gives_nothing(share: KeyShare) -> N
     ):
         share._ledger = SampleLedger()
         c1 = rns.add(guess, minus, low)
-        ((h0, h1),) = share.refresh_shares([(c1, "refresh/5/0", None)])
+        ((h0, h1),) = refresh_shares(share, [(c1, "refresh/5/0", None)])
         total = rns.add(h0, h1[:REFRESH_TOWERS], low)
         found = recovered(total[0], -delta, low[0])
         # Uniform modulo a 60-bit prime, divided by 2^30.
@@ -113,7 +115,7 @@ def test_shares_of_a_step_have_masks_and_errors_of_their_own(share: KeyShare) ->
         for k, each in enumerate(through)
     ]
     masks, errors = [], []
-    for (c1, label, column_map), (h0, h1) in zip(asked, share.refresh_shares(asked), strict=True):
+    for (c1, label, column_map), (h0, h1) in zip(asked, refresh_shares(share, asked), strict=True):
         masks.append(
             exact.whole(rns.subtract(exact.product(c1, s[:REFRESH_TOWERS], low), h0, low), low)
         )
@@ -136,7 +138,7 @@ def test_shares_of_a_step_have_masks_and_errors_of_their_own(share: KeyShare) ->
 def test_a_step_that_names_a_ciphertext_twice_gets_no_share(share: KeyShare) -> None:
     c1 = share._context.uniform_polynomial(b"c" * 32, "twice")[:REFRESH_TOWERS]
     with pytest.raises(PolicyError, match="already given"):
-        share.refresh_shares([(c1, "refresh/8/0", None), (c1, "refresh/8/0", None)])
+        refresh_shares(share, [(c1, "refresh/8/0", None), (c1, "refresh/8/0", None)])
 
 
 def test_no_request_can_bring_the_element() -> None:
@@ -210,7 +212,7 @@ def test_an_erased_share_refuses() -> None:
         lambda: share.relinearisation_second(sums, sums),
         lambda: share.encrypt(key, np.zeros(4), "x"),
         lambda: share.rotation_share(1),
-        lambda: share.refresh_shares([(c1[:REFRESH_TOWERS], "r", None)]),
+        lambda: refresh_shares(share, [(c1[:REFRESH_TOWERS], "r", None)]),
         lambda: share.decryption_share(c1[:2], "d", Flooding.even(N, 2.0**20)),
     ):
         with pytest.raises(PolicyError, match="erased"):
@@ -294,7 +296,7 @@ class Tape:
 def published(context: CkksContext, key: Any) -> dict[str, bytes]:
     """Everything that a key share can publish."""
     Tape.opened = 0
-    share, seed = KeyShare(context, b"t" * 32, 2), b"t" * 32
+    share, seed = CoveredShare(context, b"t" * 32, 2), b"t" * 32
     h0, h1 = share.relinearisation_first()
     c1 = context.uniform_polynomial(seed, "c1")[:REFRESH_TOWERS]
     trace = TraceMap(N // 2, 1, 0.5)
@@ -305,8 +307,8 @@ def published(context: CkksContext, key: Any) -> dict[str, bytes]:
         "rotation": share.rotation_share(1),
         "encryption": share.encrypt(key, np.linspace(-1, 1, N // 2), "x"),
         "onto": np.concatenate(share.encrypt_onto(key, [[c1, c1]], "y")[0]),
-        "refresh": np.concatenate(share.refresh_shares([(c1, "refresh/0/0", None)])[0]),
-        "trace": np.concatenate(share.trace_shares([(c1, "refresh/1/0", trace)])[0]),
+        "refresh": np.concatenate(refresh_shares(share, [(c1, "refresh/0/0", None)])[0]),
+        "trace": np.concatenate(trace_shares(share, [(c1, "refresh/1/0", trace)])[0]),
         "deal": np.concatenate(list(share.deal(2, [1, 2]).values())),
         "decrypt": share.decryption_share(c1[:2], "decrypt", Flooding.even(N, 2.0**30)),
     }
@@ -320,7 +322,7 @@ def test_all_that_is_random_comes_from_the_operating_system() -> None:
     with ExitStack() as stack:
         for module in ("protocols.ckks.sampling", "parties.kernel.model.masks"):
             stack.enter_context(patch(f"{module}.ExpandedRandomness", Tape))
-        for module in ("keys.key_share", "model.masks", "rows.masks"):
+        for module in ("keys.key_share", "cover.covered_share", "model.masks", "rows.masks"):
             stack.enter_context(patch(f"parties.kernel.{module}.SystemRandomness", Tape))
         first, again = published(context, key), published(context, key)
         assert first == again

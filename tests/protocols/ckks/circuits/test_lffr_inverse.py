@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from tests.protocols.lffr_session import make_plan, make_rows, shards
 from tests.support import exact
 from tests.support.helpers import drive
 from tests.support.joint import Uncommitted, uncommitted
+from tests.support.masked import refresh_shares
 
 
 def slot(coefficients: Any, index: int, ckks: CkksParameters) -> float:
@@ -65,7 +67,7 @@ def test_the_relative_error_is_a_few_roundings_for_small_and_large_b(offset: flo
             packed = packed_slots(plan, name, *parts[name], noise)
             return contribution(keys.context, share, key, packed)
         index = int(step.partition("/")[2])
-        shares, maps = keys.shares[name].refresh_shares, plan.column_maps(index)
+        shares, maps = partial(refresh_shares, keys.shares[name]), plan.column_maps(index)
         return answers.refresh(keys.context, shares, maps, step, body)
 
     def fresh(vectors: Any) -> Any:

@@ -1,0 +1,14 @@
+"""What a run asks of a party's keys where parties stand in for others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from parties.kernel.keys.sheet import KeysSheet
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CoveredSheet(KeysSheet):
+    """See `KeysSheet`; cover: how many stand in for others."""
+
+    cover: int
