@@ -114,9 +114,10 @@ class Run:
         source = apart(self._randomness, stream) if stream else self._randomness
         own = () if kind in KEYS else (source,)
         opened = session(sheet, self.name, rows, *own, self.signing_key, **beside)
-        state = self._held.pop(sheet.digest(), None)
-        if state is not None:
-            opened.restore(state)
+        digest = sheet.digest()
+        if self._held.get(digest) is not None:
+            opened.restore(self._held[digest])
+        self._held.pop(digest, None)  # gone on from: not where that failed
         self._opened.append((sheet, opened))
         return opened
 

@@ -14,10 +14,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from parties.kernel.model.clear_rows import encoded_size
+from parties.kernel.model.clear_rows import encoded_size, party_circuit
 from parties.kernel.model.columns import Columns, Complexes
-from parties.kernel.model.session import party_circuit
-from parties.kernel.rooms import EVERY
 from protocols.ckks.circuits.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.circuits.periodic import PeriodicLayout
 from protocols.ckks.circuits.rows import REFRESH_LEVEL, advance
@@ -157,7 +155,7 @@ def _party_tally(
     params: CkksParameters, layout: PeriodicLayout, link: Polynomial, circuit: str
 ) -> PartyTally:
     context: Any = CountingContext(params)
-    counted: Any = type("Counted", (_Counted, party_circuit(circuit, EVERY)), {})
+    counted: Any = type("Counted", (_Counted, party_circuit(circuit)), {})
     columns, factors = Columns.of(layout), Link.of(link.coefficients)
 
     def count(groups: int) -> Counter[tuple[str, int]]:

@@ -21,11 +21,11 @@ from parties.agent.owner import Owner as DeployedOwner
 from parties.coins import Coins
 from parties.kernel import run as run_module
 from parties.kernel.keys.session import KeySession
-from parties.kernel.private import Terms, closed
+from parties.kernel.private import HiddenError, Terms, closed
 from parties.kernel.run import Run
 from parties.reader.schema import Label, Schema
 from parties.reader.shard import ClampCounts, Shard
-from protocols.errors import CohortError, PolicyError, ProtocolError
+from protocols.errors import PolicyError, ProtocolError
 from protocols.exchange import agreement as agreement_module
 from protocols.exchange.agreement import commitment
 from protocols.privacy.laws.randomness import SystemRandomness
@@ -89,7 +89,7 @@ def opened(kernel: Any = run_module, **fields: Any) -> Owner:
     return Owner(kernel, fields.get("peers", NAMED), SUMS)
 
 
-def refuses(ask: Callable[[], Any], error: type[CohortError] = PolicyError) -> bool:
+def refuses(ask: Callable[[], Any], error: type[Exception] = PolicyError) -> bool:
     """Whether the kernel does, for this kind of reason."""
     try:
         ask()
@@ -241,6 +241,16 @@ def the_joint_seed_has_every_seed(kernel: Any) -> bool:
 
 RUN, AGREEMENT = run_module, agreement_module
 SIGNED = "[self.session, self.plan, [*self.sheets], committed]"
+
+
+def a_state_that_is_not_taken_is_kept(kernel: Any) -> bool:
+    """A session that could not go on must not begin anew in the next attempt."""
+    owner = Owner(kernel, NAMED)
+    owner.run._held = {KEYS_SHEET.digest(): ["no state of such a session"]}
+    first = refuses(lambda: owner.open(KEYS_SHEET), HiddenError)
+    return first and refuses(lambda: owner.open(KEYS_SHEET), HiddenError)
+
+
 FLOORS: dict[str, tuple[ModuleType, str, str, Callable[[Any], bool]]] = {
     "once": (RUN, "self._agreed is None),", "True),", one_agreement_a_run),
     "one run": (
@@ -304,6 +314,14 @@ FLOORS: dict[str, tuple[ModuleType, str, str, Callable[[Any], bool]]] = {
     ),
     "joint seed of all": (
         AGREEMENT, "parts.append(seed)", "parts = [parts[0], seed]", the_joint_seed_has_every_seed,
+    ),
+    "a state is taken or kept": (
+        RUN,
+        "        if self._held.get(digest) is not None:\n"
+        "            opened.restore(self._held[digest])\n",
+        "        state = self._held.pop(digest, None)\n"
+        "        if state is not None:\n            opened.restore(state)\n",
+        a_state_that_is_not_taken_is_kept,
     ),
 }  # fmt: skip
 

@@ -25,7 +25,7 @@ pairwise independent and uniform, hence roundings of two groups are uncorrelated
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
@@ -36,12 +36,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parties.kernel.model.columns import Array, Columns, Complexes
+from parties.kernel.rooms import EVERY, named
 from protocols.ckks.context import CONJUGATION
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.factored import Link
 from protocols.ckks.flooding import encode_complex
 from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
 from protocols.ckks.residues import Residues
+from protocols.errors import PolicyError
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,12 @@ class Gained:
         return Gained(
             self.context, found, self.gain * other.gain * self.context.rescaling_gain(level)
         )
+
+
+CIRCUITS = {
+    "link": "parties.kernel.model.clear_rows:ClearRows",
+    "lffr": "parties.kernel.lffr.clear:ClearLffr",
+}
 
 
 class ClearRows:
@@ -280,6 +288,14 @@ class ClearRows:
                 self._cache -= size
                 self._encoded[key] = found
         return found
+
+
+def party_circuit(name: str, protocols: Collection[str] = EVERY) -> type[ClearRows]:
+    """Of a sheet. Raises PolicyError: there is none, or the owner takes no part in it."""
+    if name not in CIRCUITS:
+        raise PolicyError("the sheet of this run is refused: circuit")
+    found: type[ClearRows] = named(CIRCUITS[name], protocols)
+    return found
 
 
 def encoded_size(params: CkksParameters, level: int) -> int:

@@ -19,11 +19,10 @@ from parties.kernel.integers.clipping import clip_rows, row_norms
 from parties.kernel.keys import answers
 from parties.kernel.keys.session import KeySession, Once
 from parties.kernel.model import masks
-from parties.kernel.model.clear_rows import ClearRows
+from parties.kernel.model.clear_rows import ClearRows, party_circuit
 from parties.kernel.model.pads import Pads
 from parties.kernel.model.sheet import ModelSheet
 from parties.kernel.private import Terms, opened, terms_of
-from parties.kernel.rooms import named
 from parties.kernel.sheet import SLACK, Floor, hold, of_rows
 from protocols.ckks import residues as rns
 from protocols.ckks import subring
@@ -44,10 +43,6 @@ from protocols.steps.state import restore, state_of
 
 T = TypeVar("T")
 Array = NDArray[np.float64]
-CIRCUITS = {
-    "link": "parties.kernel.model.clear_rows:ClearRows",
-    "lffr": "parties.kernel.lffr.clear:ClearLffr",
-}
 ROOM = 16.0
 """No slope of a link on its interval leaves [-ROOM, ROOM]."""
 
@@ -455,14 +450,6 @@ def draw_noise(sheet: ModelSheet, randomness: RandomSource) -> Array:
         return np.zeros(shape)
     units = discrete_gaussian(sheet.units, math.prod(shape), randomness)
     return np.ldexp(units.astype(np.float64), -sheet.bits).reshape(shape)
-
-
-def party_circuit(name: str, protocols: Collection[str]) -> type[ClearRows]:
-    """Of a sheet. Raises PolicyError: there is none, or the owner takes no part in it."""
-    if name not in CIRCUITS:
-        raise PolicyError("the sheet of this run is refused: circuit")
-    found: type[ClearRows] = named(CIRCUITS[name], protocols)
-    return found
 
 
 def check(

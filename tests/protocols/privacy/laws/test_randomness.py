@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from protocols.aggregate.packed import uniform_below_each
 from protocols.errors import ParameterError
 from protocols.privacy.laws.randomness import (
     SystemRandomness,
     random_bits,
     uniform_below,
-    uniform_below_each,
 )
 from protocols.privacy.laws.seeded import SeededRandomness
 
