@@ -58,6 +58,13 @@ def make_certificates(folder: Path, hosts: Sequence[str]) -> None:
         )
 
 
+def hosts_of(folder: Path) -> list[str]:
+    """Names and addresses of the server certificate in a folder."""
+    server = x509.load_pem_x509_certificate((folder / SERVER).read_bytes())
+    found = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return [str(each.value) for each in found]
+
+
 def _builder(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, *uses: str
 ) -> x509.CertificateBuilder:

@@ -174,6 +174,28 @@ def _kept(folder: Path) -> list[_Kept]:
     return found
 
 
+def unanswered(folder: Path) -> tuple[str, dict[str, float]]:
+    """The latest step on disk, and whose reply to it is not there: by party, since when [epoch].
+
+    Nothing is read but heads. Without a message: no step, and nobody.
+    """
+    step, asked = "", dict[str, float]()
+    answered = set[str]()
+    for path in sorted(folder.glob("*.msg"), reverse=True):
+        try:
+            with path.open("rb") as file:
+                name, sender, recipient = address_of(file.read(HEAD_BYTES))
+        except (MessageError, OSError):
+            continue
+        if name != (step := step or name):
+            break
+        if sender != COORDINATOR:
+            answered.add(sender)
+        else:
+            asked[recipient] = path.stat().st_mtime
+    return step, {name: since for name, since in reversed(asked.items()) if name not in answered}
+
+
 def recorded_finish(folder: Path, parties: tuple[str, ...], coordinator_key: str) -> Finish | None:
     """The requests `finish`, if all of them are on disk: then the run has its weights."""
     kept = _kept(folder)

@@ -40,6 +40,7 @@ import numpy as np
 from coordinator.coordinator import whole_run
 from coordinator.log import LoggedStep, MessageLog, require_messages
 from protocols.errors import CohortError, MessageError, ProtocolError
+from protocols.exchange.cards import spoken
 from protocols.exchange.messages import UNHEARD, Ask, Body, heard
 from protocols.exchange.transcript import Transcript
 from protocols.plan.kinds import plan_from_dict
@@ -125,7 +126,7 @@ def _details(
     yield f"{plan.digest()[:16]}…, {len(plan.members)} parties{insecure}"
     keys = plan.roster
     log.check(plan.session, keys)
-    yield ", ".join(f"{name} {key[:16]}…" for name, key in keys.items())
+    yield ", ".join(f"{name} {spoken(key)}" for name, key in keys.items())
     yield _check_seeds(log, plan)
     yield _check_steps(log, plan)
     expected = _run_again(log, plan, on_step)

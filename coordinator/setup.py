@@ -11,10 +11,10 @@ from typing import Any
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from coordinator import settings as files
-from coordinator.certificates import CA, make_certificates
+from coordinator.certificates import CA, hosts_of, make_certificates
 from protocols.errors import ParameterError
-from protocols.exchange.cards import Card, Invitation
-from protocols.exchange.documents import to_toml
+from protocols.exchange.cards import Card, Invitation, spoken
+from protocols.exchange.documents import parse_json, to_toml
 from protocols.exchange.messages import new_signing_key, public_bytes
 from protocols.exchange.private_files import private_folder, write_private
 
@@ -80,9 +80,21 @@ def init_coordinator(
     fields = {**addresses, **(limits or {}), "training": training}
     (folder / files.FILE).write_text(to_toml(fields, _COMMENTS), encoding="utf-8")
     write_app(folder / files.APP)
+    return _invite(folder, public_bytes(key), addresses["public"], schema)
+
+
+def renew(settings: files.Settings) -> Path:
+    """New certificates for the same hosts; returns the path of the invitation that has them."""
+    folder = settings.folder
+    make_certificates(folder, hosts_of(folder))
+    schema = parse_json((folder / files.SCHEMA).read_bytes(), files.SCHEMA)
+    return _invite(folder, public_bytes(settings.signing_key()), settings.public, schema)
+
+
+def _invite(folder: Path, key: str, superlink: str, schema: Mapping[str, Any]) -> Path:
     invitation = Invitation(
-        coordinator_key=public_bytes(key),
-        superlink=addresses["public"],
+        coordinator_key=key,
+        superlink=superlink,
         ca=(folder / CA).read_text(encoding="ascii"),
         schema=dict(schema),
     )
@@ -122,8 +134,9 @@ def admit(settings: files.Settings, path: Path) -> Card:
     target = settings.card_path(card.name)
     if card.name in cards and cards[card.name].identity != card.identity:
         raise ParameterError(
-            f"party {card.name!r} is admitted with another key, {cards[card.name].identity}: ask "
-            f"its administrator by telephone; if {card.identity} is right, remove {target} first"
+            f"party {card.name!r} is admitted with another key, "
+            f"{spoken(cards[card.name].identity)}: ask its administrator by telephone; if "
+            f"{spoken(card.identity)} is right, remove {target} first"
         )
     for known in cards.values():
         if known.schema != card.schema:

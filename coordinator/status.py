@@ -2,7 +2,9 @@
 
 Fields: session, state (waiting, running, finished, aborted), phase, step (the one that parties are
 asked), iteration, rounds, reason, culprit, missing (parties that others stand in for), attempts,
-updated (UTC), seconds and bytes_per_party by phase, parties: by name {rows, bytes}.
+updated (UTC), seconds and bytes_per_party by phase, parties: by name {rows, bytes}; offline: by
+party, since when it is waited for before the first step. `sessions` adds awaited, which follows
+from the messages on disk.
 """
 
 from __future__ import annotations
@@ -15,10 +17,13 @@ from typing import Any
 
 from coordinator.coordinator import AskParties, Replies
 from coordinator.costs import Costs
+from coordinator.log import FOLDER, unanswered
 from protocols.exchange.cards import Card
 from protocols.exchange.private_files import write_private
 
 FILE = "status.json"
+CONNECT = "connect"
+"""In the place of a step: a party's node is not connected."""
 
 
 class Status:
@@ -36,6 +41,7 @@ class Status:
             "reason": "",
             "culprit": None,
             "missing": [],
+            "offline": {},
             "attempts": 0,
             "parties": {name: {"rows": card.rows, "bytes": 0} for name, card in cards.items()},
         }
@@ -62,7 +68,7 @@ class Status:
     def save(self, **changes: Any) -> None:
         """Replace the file."""
         self.fields.update(changes)
-        self.fields["updated"] = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+        self.fields["updated"] = _utc()
         if self._costs.traffic:
             self.fields["seconds"] = {k: round(v, 3) for k, v in self._costs.seconds.items()}
             self.fields["bytes_per_party"] = self._costs.bytes_per_party
@@ -82,8 +88,42 @@ def read_status(folder: Path) -> dict[str, Any] | None:
     return fields
 
 
+def awaited(folder: Path) -> dict[str, dict[str, Any]]:
+    """Who has not answered, in a run that goes on: by party the step, and since when (UTC).
+
+    folder: of the session. Nobody: the coordinator itself computes, or parties are not connected
+    yet, which the field `offline` says.
+    """
+    status = read_status(folder) or {}
+    if status.get("state") == "waiting":
+        held = status.get("offline") or {}
+        return {name: {"step": CONNECT, "since": since} for name, since in held.items()}
+    if status.get("state") != "running":
+        return {}
+    step, names = unanswered(folder / FOLDER)
+    return {n: {"step": step, "since": _utc(since)} for n, since in names.items()}
+
+
+def _utc(seconds: float | None = None) -> str:
+    when = (
+        datetime.now(timezone.utc)
+        if seconds is None
+        else datetime.fromtimestamp(seconds, timezone.utc)
+    )
+    return when.isoformat(timespec="milliseconds")
+
+
+def clock(when: str) -> str:
+    """A time as of these fields, in words: 14:38:07 UTC today, else with its day."""
+    found = datetime.fromisoformat(when).astimezone(timezone.utc)
+    is_today = found.date() == datetime.now(timezone.utc).date()
+    return f"{found:%H:%M:%S} UTC" if is_today else f"{found:%Y-%m-%d %H:%M} UTC"
+
+
 def sessions(folder: Path) -> list[dict[str, Any]]:
     """Every session's status, the latest first; folder: of the sessions."""
     paths = folder.iterdir() if folder.is_dir() else iter(())
-    found = [status for status in map(read_status, paths) if status is not None]
+    found = [
+        {**status, "awaited": awaited(path)} for path in paths if (status := read_status(path))
+    ]
     return sorted(found, key=lambda status: str(status.get("updated")), reverse=True)

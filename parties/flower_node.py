@@ -37,6 +37,7 @@ from parties.flower_link import (
     installed,
 )
 from protocols.errors import ParameterError
+from protocols.exchange.validity import check, shown_at
 from protocols.exchange.waits import pause
 
 log = logging.getLogger(__name__)
@@ -116,7 +117,7 @@ def main(words: Sequence[str]) -> int:
     """Relay until stopped; words: Flower's own command with its options.
 
     Returns 1 where the connection is given up, EX_TEMPFAIL where the SuperLink does not let the
-    node in (yet); nothing else ends it but a signal.
+    node in (yet), EX_CONFIG where a certificate is not valid today; else a signal alone ends it.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     logging.getLogger("flwr").propagate = False  # it has a handler of its own
@@ -134,6 +135,14 @@ def main(words: Sequence[str]) -> int:
     address, key = party_of(given.node_config), node_key(given.auth_supernode_private_key)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # the SuperLink is told
     roots = given.root_certificates.read_bytes()
+    try:
+        check(roots, str(given.root_certificates), "get a new invitation")
+        shown = shown_at(given.superlink)
+        if shown is not None:
+            check(shown, f"the certificate at {given.superlink}", "its administrator renews it")
+    except ParameterError as error:
+        log.error("%s", error)
+        return os.EX_CONFIG
     try:
         with connected(given.superlink, roots, key, given.max_wait_time) as link:
             log.info("node %d is online", link.node_id)

@@ -29,6 +29,7 @@ from parties.agent import run_folder as host
 from parties.agent.frames import AgentClient
 from parties.flower_app import FAILED, RAISED, from_record, to_record
 from protocols.errors import ParameterError, PolicyError
+from protocols.exchange.cards import spoken
 from protocols.exchange.documents import load_toml, suggest
 from protocols.exchange.locks import locked
 from protocols.exchange.private_files import write_private
@@ -159,7 +160,7 @@ class Site:
             if path.exists() and path.read_text(encoding="utf-8") != text:
                 raise PolicyError("the run names other members than before")
             write_private(path, text.encode())
-            log.info("members: %s", ", ".join(f"{n} ({key[:16]})" for n, key in listed.items()))
+            log.info("members: %s", ", ".join(f"{n} ({spoken(key)})" for n, key in listed.items()))
         return RecordDict({MEMBERS: ConfigRecord({"noted": True})})
 
     def step(self, content: RecordDict) -> RecordDict:

@@ -8,6 +8,7 @@ import re
 import resource
 import signal
 import sys
+from collections.abc import Sequence
 
 _PARENT_DEATH = 1  # PR_SET_PDEATHSIG
 
@@ -42,17 +43,30 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if _PASSED.fullmatch(name)}
 
 
-def end_with(parent: int) -> None:
+def end_with(parent: int, sign: int = signal.SIGKILL) -> None:
     """This process, as soon as the one that began it has ended, however that ends (Linux).
 
-    parent: its number, in case that it ended before this was asked for.
+    parent: its number, in case that it ended before this was asked for; sign: which signal tells.
     """
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PARENT_DEATH, signal.SIGKILL, 0, 0, 0)
+        ctypes.CDLL(None).prctl(_PARENT_DEATH, sign, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
+
+
+def tied(command: Sequence[str]) -> list[str]:
+    """The same command, told to end (SIGTERM) when this process has ended, however that ends.
+
+    A relay or a SuperLink that outlived its own command would keep its place from the next one.
+    """
+    return [*program("parties.launch"), str(os.getpid()), *command]
 
 
 def no_core_files() -> None:
     """Of this process, from now on: a core file would hold its secrets."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+if __name__ == "__main__":  # see `tied`; what is asked for here outlives `exec`
+    end_with(int(sys.argv[1]), signal.SIGTERM)
+    os.execv(sys.argv[2], sys.argv[2:])  # noqa: S606 - our own arguments

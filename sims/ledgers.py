@@ -43,7 +43,8 @@ def open_ledger(config: SimulationConfig, name: str) -> Ledger | None:
         raise ParameterError(
             f'{path} is not {{"epsilon": …, "delta": …}}: correct it, or choose another folder'
         ) from None
-    return Ledger(path=ledger_path(config.ledger, name), epsilon=epsilon, delta=delta)
+    kept = ledger_path(config.ledger, name)
+    return Ledger(path=kept, epsilon=epsilon, delta=delta, budget=str(path))
 
 
 def ledger_path(folder: Path, name: str) -> Path:

@@ -15,6 +15,7 @@ import typer
 
 from ciphercohort.cli import options
 from ciphercohort.cli.audit import audit_app
+from ciphercohort.cli.brief import Commands
 from ciphercohort.cli.console import refusals, say, tell
 from ciphercohort.cli.coordinator import coordinator_app
 from ciphercohort.cli.evaluate import EXAMPLES as EVALUATE_EXAMPLES
@@ -36,7 +37,7 @@ cohort simulate --data a.csv --label y --parties 5 --update gd --no-privacy --js
 
 cohort simulate --data b.csv --model linear --target Y1,Y2 --no-privacy --out runs/b"""
 
-app = typer.Typer(
+app = Commands(
     name="cohort",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
+from ciphercohort.cli.brief import Commands
 from ciphercohort.cli.console import refusals
 
-audit_app = typer.Typer(no_args_is_help=True, help="Try to refute what a certificate says.")
+audit_app = Commands(no_args_is_help=True, help="Try to refute what a certificate says.")
 
 
 @audit_app.command(hidden=True)

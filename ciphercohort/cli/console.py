@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
@@ -28,9 +28,40 @@ REFUSED, FAILED, INTERRUPTED = 2, 1, 130
 OURS = ("ciphercohort", "coordinator", "parties", "protocols", "sims")
 
 
+class Screen(Console):
+    """Tables break lines between words, not within, where their columns have room for that."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """As of a `Console`."""
+        for shown in objects:
+            if isinstance(shown, Table):
+                _keep_words(shown, self.width)
+        super().print(*objects, **options)
+
+
+def _keep_words(table: Table, width: int) -> None:
+    """Columns at least as wide as their longest word, where all fit; the narrow ones first.
+
+    Where not even the words fit, lines break within words, and nothing is cut off.
+    """
+    cells = [[str(c) for c in (column.header, *column.cells)] for column in table.columns]
+    words = [max((len(w) for c in column for w in c.split()), default=0) for column in cells]
+    whole = [max(len(line) for c in column for line in c.split("\n")) for column in cells]
+    room = width - 3 * len(cells) - 1  # borders and padding
+    for column in table.columns:
+        column.overflow = "fold"
+    if sum(whole) <= room or sum(words) > room:
+        return
+    spare = room - sum(words)
+    by_need = sorted(range(len(cells)), key=lambda k: whole[k] - words[k])
+    for position, k in enumerate(by_need):
+        more = min(whole[k] - words[k], spare // (len(cells) - position))
+        table.columns[k].width, spare = words[k] + more, spare - more
+
+
 def stdout() -> Console:
     """The console of results."""
-    return Console(highlight=False, soft_wrap=False)
+    return Screen(highlight=False, soft_wrap=False)
 
 
 def stderr() -> Console:

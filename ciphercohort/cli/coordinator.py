@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ciphercohort.cli import options
+from ciphercohort.cli.brief import Commands
 from ciphercohort.cli.console import FAILED, refusals, say, stdout
 from ciphercohort.cli.evaluate import Colluders, Delta, Epsilon, HoweverNoisy, Threshold
 from ciphercohort.job.config import DEFAULT_DELTA, DEPLOY
 from coordinator.errors import AbortedError
 from coordinator.settings import SESSIONS
 from protocols.errors import ParameterError
+from protocols.exchange.cards import spoken
+from protocols.exchange.validity import day
 from protocols.names import DEFAULT_COLLUDERS
 
 if TYPE_CHECKING:
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
 else:
     Coordinator = Any  # read where options are made
 
-coordinator_app = typer.Typer(
+coordinator_app = Commands(
     no_args_is_help=True, help="The coordinating centre of a run across machines: SuperLink, runs."
 )
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The coordinator's folder.")]
@@ -89,7 +92,17 @@ def admit(
     with _centre(folder, debug) as (centre, tell):
         for path in cards:
             (card,) = centre.admit(path)
-            tell(f"{card.name}: {card.rows:,} rows, key {card.identity}")
+            tell(f"{card.name}: {card.rows:,} rows, key {spoken(card.identity)}")
+
+
+@coordinator_app.command()
+def renew(folder: Folder, debug: options.Debug = False) -> None:
+    """Make new TLS certificates, for the same hosts, before the old ones expire."""
+    with _centre(folder, debug) as (centre, tell):
+        invitation = centre.renew()
+        tell(f"certificates until {day(min(centre.certificates_until().values()))}")
+        tell("stop cohort coordinator start, and start it again")
+        tell(f"send {invitation} to every party's administrator, who runs cohort party renew")
 
 
 @coordinator_app.command()
@@ -260,7 +273,7 @@ def status(
     as_json: options.AsJson = False,
     debug: options.Debug = False,
 ) -> None:
-    """Show every run: progress, parties, phases, bytes; no data."""
+    """Show every run: progress, who is awaited since when, phases, bytes; no data."""
     with _centre(folder, debug) as (centre, tell):
         from ciphercohort.report.status_page import status_tables
 
@@ -273,5 +286,7 @@ def status(
         elif as_json:
             typer.echo(json.dumps(centre.status()))
         else:
-            for table in status_tables(centre.status()):
-                stdout().print(table)
+            for shown in status_tables(centre.status()):
+                stdout().print(shown)
+            ends = (f"{n} until {day(end)}" for n, end in centre.certificates_until().items())
+            typer.echo(f"certificates: {', '.join(ends)}")

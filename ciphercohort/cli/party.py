@@ -11,15 +11,18 @@ from typing import Annotated, Any, TypeVar, cast
 import typer
 
 from ciphercohort.cli import options
+from ciphercohort.cli.brief import Commands
 from ciphercohort.cli.console import refusals, say, stdout
 from parties.launch import no_core_files
 from protocols.errors import ParameterError
+from protocols.exchange.validity import day
 from protocols.names import DEFAULT_COLLUDERS
+from protocols.words import count
 
-party_app = typer.Typer(
+party_app = Commands(
     no_args_is_help=True, help="One data owner of a run across machines: agent, relay, consent."
 )
-peers_app = typer.Typer(
+peers_app = Commands(
     no_args_is_help=True, help="The other parties that this owner knows; a plan has no others."
 )
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The party's folder.")]
@@ -98,7 +101,7 @@ def init(
     ] = False,
     budget_epsilon: Annotated[
         float | None,
-        typer.Option(help="For all runs on the data. Default: asked, or as --max-epsilon."),
+        typer.Option(help="For all runs on the data. Default: asked, or 3 x --max-epsilon."),
     ] = None,
     budget_delta: Annotated[
         float | None, typer.Option(help="The same. Default: asked, or as --max-delta.")
@@ -130,11 +133,12 @@ def init(
     """Make identity, node key and configuration; FOLDER/card.json goes to the coordinator."""
     with refusals(debug) as console:
         from ciphercohort.deploy.party import Party
+        from parties.agent.setup import SEVERAL
 
         largest = None if accept_no_privacy else max_epsilon
         min_colluders = _asked(min_colluders, _COLLUDERS, DEFAULT_COLLUDERS)
         if largest is not None and not no_ledger:
-            budget_epsilon = _asked(budget_epsilon, _EPSILON, largest)
+            budget_epsilon = _asked(budget_epsilon, _EPSILON, SEVERAL * largest)
             budget_delta = _asked(budget_delta, _DELTA, max_delta)
         passphrase = None
         if passphrase_file is not None or not keyring:
@@ -168,6 +172,7 @@ def init(
         say(console, f"send {folder / 'card.json'} to the coordinator's administrator")
         say(console, "and to every other party, who runs cohort party peers add")
         say(console, f"your key, to compare by telephone: {party.key}")
+        say(console, f"the coordinator's key, to compare as well: {party.coordinator_key}")
 
 
 @party_app.command(
@@ -223,6 +228,20 @@ def start(
             until_stopped()
 
 
+@party_app.command(epilog="Example:  cohort party renew hospital-a --invitation invitation.json")
+def renew(
+    folder: Folder,
+    invitation: Annotated[Path, typer.Option(help="The new one, of the same coordinator.")],
+    debug: options.Debug = False,
+) -> None:
+    """Take the centre's new TLS certificates, before the old ones expire."""
+    with refusals(debug) as console:
+        from ciphercohort.deploy.party import Party
+
+        until = Party(folder).renew(invitation)
+        say(console, f"the centre's certificates until {day(until)}: start this party again")
+
+
 @party_app.command(epilog="Example:  cohort party trusted --protocol encrypted-rows")
 def trusted(
     protocol: Annotated[
@@ -271,19 +290,33 @@ def trusted(
 
 @party_app.command()
 def status(folder: Folder, as_json: options.AsJson = False, debug: options.Debug = False) -> None:
-    """Show the session that is going on, and plans that wait for consent."""
+    """Show the session that goes on, plans that wait for consent, budget, certificate."""
     with refusals(debug):
         import json
 
         from ciphercohort.deploy.party import Party
 
-        found = Party(folder).status()
+        party = Party(folder)
+        until = party.certificate_until()
         if as_json:
-            typer.echo(json.dumps(found))
+            typer.echo(json.dumps({**party.status(), "certificate_until": until.isoformat()}))
             return
-        words = f"session {found['session']}, after {found['step'] or 'nothing'}"
+        typer.echo(f"the centre's certificate: until {day(until)}")
+        found = party.status()
+        words = (
+            f"session {found['session']}, answered {found['step'] or 'nothing'}; nothing was asked "
+            f"for {found['silent_seconds']:.0f} s"
+        )
         typer.echo(f"{found['party']}: {words if found['session'] else 'no session'}")
         typer.echo(f"plans that wait for consent: {len(found['pending'])}")
+        for plan in found["pending"]:
+            typer.echo(f"  {plan[:8]} waits for you: cohort party consent {folder}")
+        budget = found.get("budget")
+        if budget:
+            typer.echo(
+                f"budget: epsilon={budget['before']:.4g} of {budget['epsilon']:g} spent, at delta="
+                f"{budget['delta']:g}, in {count(budget['sessions'], 'session')}"
+            )
 
 
 @party_app.command(
@@ -309,8 +342,9 @@ def consent(
             typer.echo(f"refused: {party.refuse(refuse)}")
             return
         pending = party.pending()
-        for words in pending.values():
+        for plan, words in pending.items():
             stdout().print(words, markup=False)
+            typer.echo(f"to accept: cohort party consent {folder} --accept {plan[:8]}")
         if not pending:
             typer.echo("no plan waits for consent")
 
@@ -371,6 +405,7 @@ def show(folder: Folder, debug: options.Debug = False) -> None:
         typer.echo(f"{party.name} (you): {party.key}")
         for name, key in party.peers.items():
             typer.echo(f"{name}: {key}")
+        typer.echo(f"the coordinator: {party.coordinator_key}")
         if not party.peers:
             typer.echo("no other party is known: every plan is refused; see cohort party peers add")
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ciphercohort.cli.brief import Commands
 from ciphercohort.cli.console import refusals, say, stdout
 from ciphercohort.cli.options import Debug
 from ciphercohort.job.options import names_in
@@ -22,7 +23,7 @@ PUBLIC = (
     "private rows. Check every range and category before use."
 )
 
-schema_app = typer.Typer(
+schema_app = Commands(
     no_args_is_help=True,
     help="The public description of the columns that all parties agree on.",
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,13 +35,16 @@ from ciphercohort.job.options import DeployOptions, FilePath
 from ciphercohort.results.exact_sums import exact_words
 from ciphercohort.results.predict import ReleasedModel, load_model
 from coordinator import setup
+from coordinator.certificates import CA, SERVER
 from coordinator.deployment import create_session
 from coordinator.errors import AbortedError
 from coordinator.settings import SESSIONS, Settings
 from coordinator.status import sessions
+from parties import launch
 from parties.reader.schema import Schema
 from protocols.errors import CohortError
-from protocols.exchange.cards import Card
+from protocols.exchange import validity
+from protocols.exchange.cards import Card, spoken
 from protocols.exchange.messages import public_bytes
 from protocols.exchange.serialise import to_plain
 from protocols.plan.kinds import plan_from_dict
@@ -49,6 +53,10 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 Tell = Callable[[str], None]
+RENEW = (
+    "run cohort coordinator renew, start again, and send the invitation to every party, whose "
+    "administrator runs cohort party renew"
+)
 
 
 class Coordinator(Background):
@@ -98,7 +106,7 @@ class Coordinator(Background):
             serverappio: bound for own processes.
             step_seconds: longest wait for one step.
             session_seconds: longest run.
-            options: of `cohort coordinator init --help`, by name; epsilon = 1 against one
+            options: of `cohort coordinator init --help-all`, by name; epsilon = 1 against one
                 colluding party unless another promise or `no_privacy=True` is given.
 
         Raises:
@@ -131,8 +139,24 @@ class Coordinator(Background):
 
     @property
     def key(self) -> str:
-        """The centre's verification key, which parties compare by telephone."""
-        return public_bytes(self.settings.signing_key())
+        """The centre's key in groups of four, which parties compare by telephone."""
+        return spoken(public_bytes(self.settings.signing_key()))
+
+    def certificates_until(self) -> dict[str, datetime]:
+        """When the certificates of authority and server end, UTC, by file."""
+        files = ((name, self.folder / name) for name in (CA, SERVER))
+        return {name: validity.ends(path.read_bytes(), str(path)) for name, path in files}
+
+    def _check_certificates(self) -> None:
+        for name in (CA, SERVER):
+            validity.check_file(self.folder / name, RENEW)
+
+    def renew(self) -> Path:
+        """Make new certificates for the same hosts; `start` again, and send the invitation again.
+
+        Returns: the invitation. Parties take it by `Party.renew`; nobody's keys change.
+        """
+        return setup.renew(self.settings)
 
     def admit(self, *cards: FilePath) -> list[Card]:
         """Take parties in by their card.json files.
@@ -148,6 +172,7 @@ class Coordinator(Background):
         Raises:
             ParameterError: it runs already.
         """
+        self._check_certificates()
         with self.starting() as stack:
             flower_commands.write_connection(self.settings)
             stack.enter_context(supervised(_superlink(self.settings)))
@@ -171,7 +196,8 @@ class Coordinator(Background):
             AbortedError: the run ended without a model; the message says why, `culprit` by whom.
             CohortError: no plan can be certified, or parties are not connected in time.
         """
-        name, see = session or self._begin(), self.driving(tell)
+        see = self.driving(tell)
+        name = session or self._begin()
         see(name)
         if is_first(self.settings, name):
             name = following(self.settings, name) or self._begin(name)
@@ -250,6 +276,7 @@ class Coordinator(Background):
         Raises:
             CohortError: as of `run`; or the model has another schema.
         """
+        see = self.driving(tell)
         known = model if isinstance(model, ReleasedModel) else load_model(Path(model))
         name = session or create_session(
             self.settings,
@@ -266,7 +293,7 @@ class Coordinator(Background):
                 however_noisy=however_noisy,
             ),
         )
-        self.driving(tell)(name)
+        see(name)
         return finished_evaluation(self.settings, name, known)
 
     def infer(
@@ -295,11 +322,12 @@ class Coordinator(Background):
         Raises:
             CohortError: as of `run`; or the model has another schema, or no inference.
         """
+        see = self.driving(tell)
         known = model if isinstance(model, ReleasedModel) else load_model(Path(model))
         return infer_deployed(
             self.settings,
             known,
-            self.driving(tell),
+            see,
             epsilon=epsilon,
             delta=delta,
             colluders=colluders,
@@ -351,8 +379,13 @@ class Coordinator(Background):
         """Sees one session after another through to its end, to its final status.
 
         Exact sums are told of once, before the first of them.
+
+        Raises:
+            ParameterError: a certificate is over.
         """
         told = list[str]()
+
+        self._check_certificates()
 
         def see(session: str) -> dict[str, Any]:
             tell(f"session {session}")
@@ -371,7 +404,7 @@ class Coordinator(Background):
 def _superlink(settings: Settings) -> Program:
     return Program(
         name="SuperLink",
-        command=flower_commands.superlink(settings),
+        command=launch.tied(flower_commands.superlink(settings)),
         environment=flower_commands.environment(settings.folder),
         log_path=settings.folder / "logs" / "superlink.log",
     )

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 from ciphercohort.deploy import flower_commands
 from ciphercohort.results.documents import to_json
 from coordinator.settings import NODES, Settings
-from coordinator.status import Status, read_status
+from coordinator.status import CONNECT, Status, awaited, clock, read_status
 from protocols.errors import ProtocolError
 from protocols.exchange.locks import locked
 from protocols.exchange.private_files import write_private
@@ -20,6 +21,8 @@ from protocols.exchange.private_files import write_private
 POLL_SECONDS = 2.0
 # Each look starts a program of Flower, which takes seconds of a core.
 RUN_POLL_SECONDS = 20.0
+LATE_SECONDS = 15.0
+"""A reply that takes longer is told of."""
 ATTEMPTS = 20
 Say = Callable[[str], None]
 
@@ -85,8 +88,11 @@ def registered(settings: Settings) -> set[str]:
 
 
 def _watch(settings: Settings, folder: Path, run: int, deadline: float, say: Say) -> None:
-    """Until the session is over, or the Flower run is."""
-    seen, asked = "", time.monotonic()
+    """Until the session is over, or the Flower run is.
+
+    Whoever lets the others wait is told of, within `RUN_POLL_SECONDS` and `LATE_SECONDS`.
+    """
+    seen, asked, told = "", time.monotonic(), ""
     while not _is_over(folder):
         status = read_status(folder) or {}
         phase = status.get("phase") or "starting"
@@ -98,9 +104,35 @@ def _watch(settings: Settings, folder: Path, run: int, deadline: float, say: Say
         if time.monotonic() - asked < RUN_POLL_SECONDS:
             continue
         state = _patiently(deadline, say, lambda: flower_commands.run_state(settings, run))
-        asked = time.monotonic()
         if state.startswith("finished"):
             return
+        late = _late(folder)
+        states = _patiently(deadline, say, lambda: register_missing(settings)) if late else {}
+        words = "; ".join(late_words(name, states.get(name, ""), late[name]) for name in late)
+        if words and words != told:
+            say(words)
+        told, asked = words, time.monotonic()
+
+
+def _late(folder: Path) -> dict[str, dict[str, Any]]:
+    """Parties that are awaited for longer than `LATE_SECONDS`, as of `coordinator.status`."""
+    limit = datetime.now(timezone.utc) - timedelta(seconds=LATE_SECONDS)
+    return {
+        name: each
+        for name, each in awaited(folder).items()
+        if datetime.fromisoformat(each["since"]) < limit
+    }
+
+
+def late_words(name: str, state: str, awaited: Mapping[str, Any]) -> str:
+    """Who is awaited, since when, and what may be the matter; state: of its node at Flower."""
+    if state and state != "online":
+        cause = "its node is not connected: its administrator looks whether cohort party start runs"
+    elif awaited["step"] == "agree":
+        cause = "its owner has not consented yet: cohort party consent"
+    else:
+        cause = "it computes, or its agent or machine is down: cohort party status there"
+    return f"waiting for {name} since {clock(awaited['since'])} ({awaited['step']}): {cause}"
 
 
 def _is_over(folder: Path) -> bool:
@@ -109,19 +141,24 @@ def _is_over(folder: Path) -> bool:
 
 
 def _wait_for_nodes(settings: Settings, session: str, deadline: float, say: Say) -> None:
-    told, until = "", min(deadline, time.monotonic() + settings.step_seconds)
+    told, until = [""], min(deadline, time.monotonic() + settings.step_seconds)
+    status, since = Status(settings.session_folder(session), {}), dict[str, str]()
     while True:
         states = _patiently(deadline, say, lambda: register_missing(settings))
         missing = [name for name, state in states.items() if state != "online"]
+        now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+        since = {name: since.get(name, now) for name in missing}
+        if since != status.fields.get("offline", {}):
+            status.save(offline=since)
         if not missing:
             return
-        words = f"waiting for {', '.join(missing)}"
+        words = [late_words(n, states[n], {"step": CONNECT, "since": since[n]}) for n in missing]
         if time.monotonic() > until:
             reason = f"not connected within {settings.step_seconds:g} s: {', '.join(missing)}"
-            Status(settings.session_folder(session), {}).save(state="aborted", reason=reason)
+            status.save(state="aborted", reason=reason)
             raise ProtocolError(reason)
         if words != told:
-            say(words)
+            say("; ".join(words))
             told = words
         time.sleep(POLL_SECONDS)
 

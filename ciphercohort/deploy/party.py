@@ -10,6 +10,7 @@ import subprocess
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,19 +22,24 @@ from ciphercohort.job.options import FilePath
 from parties import launch
 from parties.agent import settings as files
 from parties.agent.frames import CONSENT, GIVE_UP, STATEMENT, STATUS, AgentClient
-from parties.agent.setup import MAX_DELTA, MAX_EPSILON, init_party
+from parties.agent.setup import MAX_DELTA, MAX_EPSILON, SEVERAL, init_party
 from parties.agent.vault import new_entry, read_entry
 from parties.kernel.rooms import EVERY
 from parties.reader.schema import Classes, Label, Schema, Targets
 from parties.reader.shard import encode_shard
 from protocols import errors
 from protocols.errors import ParameterError
-from protocols.exchange.cards import Card, spoken
+from protocols.exchange import validity
+from protocols.exchange.cards import Card, Invitation, spoken
 from protocols.exchange.private_files import write_private
 from protocols.names import DEFAULT_COLLUDERS
 
 log = logging.getLogger(__name__)
 
+RENEWED = (
+    "its administrator runs cohort coordinator renew, and sends the invitation again, which "
+    "cohort party renew takes"
+)
 # From the request to the end of an agent's process.
 _STOP_SECONDS = 15.0
 
@@ -109,8 +115,9 @@ class Party(Background):
             allow_insecure: accept toy rings: for tests only.
             accept_unbounded: accept runs without a proof that training stays bounded.
             site_tables: accept that an evaluation opens a table of these rows alone.
-            budget_epsilon: of all runs on the data together; that of one run.
-            budget_delta: the same.
+            budget_epsilon: of all runs on the data together; three times that of one run, which
+                some seven runs of the largest size spend.
+            budget_delta: the same; that of one run.
             keep_ledger: False: nobody adds up what the runs spend.
             address: HOST:PORT that Flower's own SuperNode binds, where it runs.
             socket: of the agent; FOLDER/agent.sock.
@@ -129,7 +136,7 @@ class Party(Background):
         budget = {}
         if max_epsilon is not None and keep_ledger:
             budget = {
-                "epsilon": max_epsilon if budget_epsilon is None else budget_epsilon,
+                "epsilon": SEVERAL * max_epsilon if budget_epsilon is None else budget_epsilon,
                 "delta": max_delta if budget_delta is None else budget_delta,
             }
         entry = ""
@@ -184,6 +191,11 @@ class Party(Background):
         return self.folder / files.CARD
 
     @property
+    def coordinator_key(self) -> str:
+        """The centre's key in groups of four, to compare with its administrator by telephone."""
+        return spoken(self.settings.coordinator_key)
+
+    @property
     def key(self) -> str:
         """This party's key in groups of four, to compare by telephone."""
         return spoken(Card.load(self.card).identity)
@@ -232,11 +244,16 @@ class Party(Background):
         one of the two, where each runs as a user of its own.
 
         Raises:
-            CohortError: the passphrase is wrong, the data fit no longer, or it runs already.
+            CohortError: the passphrase is wrong, the data fit no longer, a certificate of the
+                centre is over, or it runs already.
         """
         if only not in (None, "agent", "node"):
             raise ParameterError(f"only={only!r} is not agent or node")
         settings = self.settings
+        validity.check_file(self.folder / files.CA, RENEWED)
+        shown = None if only == "agent" else validity.shown_at(settings.superlink)
+        if shown is not None:
+            validity.check(shown, f"the centre's certificate at {settings.superlink}", RENEWED)
         launch.no_core_files()
         with self.starting() as stack:
             if only != "node":
@@ -246,6 +263,30 @@ class Party(Background):
             if only != "agent":
                 stack.enter_context(supervised(_node(settings)))
         return self
+
+    def certificate_until(self) -> datetime:
+        """When the centre's certificate authority ends, as the invitation had it, UTC."""
+        path = self.folder / files.CA
+        return validity.ends(path.read_bytes(), str(path))
+
+    def renew(self, invitation: FilePath) -> datetime:
+        """Take the centre's new certificates from a new invitation; `start` again afterwards.
+
+        Returns: when they end.
+
+        Raises:
+            ParameterError: it is no invitation, of another coordinator, or its certificate is over.
+        """
+        invited, settings = Invitation.load(Path(invitation)), self.settings
+        if invited.coordinator_key != settings.coordinator_key:
+            raise ParameterError(
+                f"{invitation} is of a coordinator with the key {spoken(invited.coordinator_key)}, "
+                f"not of this party's, {self.coordinator_key}: ask its administrator by telephone"
+            )
+        found = invited.ca.encode("ascii")
+        until = validity.check(found, f"the certificate in {invitation}", RENEWED)
+        write_private(self.folder / files.CA, found)
+        return until
 
     def status(self) -> dict[str, Any]:
         """The session that goes on, its step, and plans that wait: `session`, `step`, `pending`.
@@ -366,8 +407,13 @@ def _watch(process: subprocess.Popen[str], stopping: threading.Event) -> None:
 def _node(settings: files.Settings) -> Program:
     return Program(
         name="SuperNode",
-        command=flower_commands.supernode(settings),
+        command=launch.tied(flower_commands.supernode(settings)),
         environment=flower_commands.environment(settings.folder),
         log_path=settings.folder / "logs" / "supernode.log",
-        expected={os.EX_TEMPFAIL: "waits until the centre has admitted this party"},
+        expected={
+            os.EX_TEMPFAIL: "is not let in, and goes on trying: the centre has not admitted this "
+            "party, takes its last connection for alive, which a crash leaves for a minute, or has "
+            "new certificates (cohort party renew)",
+            os.EX_CONFIG: "does not connect, and goes on trying: a certificate is not valid today",
+        },
     )

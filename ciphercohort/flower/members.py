@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from protocols.errors import MessageError, PolicyError, ProtocolError
+from protocols.exchange.cards import spoken
 from protocols.exchange.serialise import parse
 
 KEY_BYTES = 32
@@ -155,7 +156,7 @@ def refused(
         who, reason = f"client {entry.name!r}", ""
         if pins is not None:
             if entry.identity not in pins:
-                reason = f"{who} with identity {entry.identity[:16]}… is not pinned here"
+                reason = f"{who} with identity {spoken(entry.identity)} is not pinned here"
         elif entry.name in known:
             if known[entry.name] != entry.identity:
                 reason = (

@@ -1,6 +1,6 @@
 """What an option is: a field with its words and bounds; and all of them as types.
 
-The options themselves are in `config`; see `--help` for words.
+The options themselves are in `config`; see `--help-all` for words.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ciphercohort.report.html import render
-from coordinator.status import sessions
+from coordinator.status import clock, sessions
 from protocols.plan.protocol import PHASES
 
 REFRESH_SECONDS = 2
@@ -25,20 +26,31 @@ _HOSTS = ("127.0.0.1", "localhost")
 _STYLES = {"finished": "green", "aborted": "bold red", "running": "yellow"}
 
 
-def status_tables(runs: Sequence[dict[str, Any]]) -> Iterator[Table]:
-    """All runs, then the latest one's parties and phases."""
+def status_tables(runs: Sequence[dict[str, Any]]) -> Iterator[Table | Text]:
+    """All runs and why they ended, then who is awaited in the latest one, its parties and phases.
+
+    Of 80 columns, whatever happened in the runs.
+    """
+    if not runs:
+        yield Text("no run yet: cohort coordinator run starts one")
+        return
     yield _table(
-        "Runs",
-        ("Session", "State", "Phase", "Iteration", "Updated", "Reason"),
+        "Runs (times are UTC)",
+        ("Session", "State", "Phase", "Updated"),
         (
             (
-                *(r["session"], Text(r["state"], style=_STYLES.get(r["state"], "")), r["phase"]),
-                *(f"{r['iteration']}/{r['rounds']}", r["updated"], r["reason"]),
+                *(r["session"], Text(r["state"], style=_STYLES.get(r["state"], ""))),
+                *(_place(r), datetime.fromisoformat(r["updated"]).strftime("%m-%d %H:%M")),
             )
             for r in runs
         ),
     )
+    for run in runs:
+        if run["reason"]:
+            yield Text(f"{run['session'][:8]} {run['state']}: {run['reason']}")
     for run in runs[:1]:
+        for words in awaited_words(run):
+            yield Text(words, style="bold yellow")
         rows = (
             (party_words(run, name), f"{party['rows']:,}", megabytes(party["bytes"]))
             for name, party in run["parties"].items()
@@ -48,6 +60,18 @@ def status_tables(runs: Sequence[dict[str, Any]]) -> Iterator[Table]:
             size, lasted = run["bytes_per_party"], run["seconds"]
             phases = ((p, f"{lasted.get(p, 0):.1f}", megabytes(size.get(p, 0))) for p in PHASES)
             yield _table("Phases", ("Phase", "Seconds", "Largest party's traffic"), phases)
+
+
+def _place(run: dict[str, Any]) -> str:
+    """How far it is: train 3/20."""
+    phase = "" if run["phase"] == "finished" else run["phase"]
+    return f"{phase} {run['iteration']}/{run['rounds']}".strip()
+
+
+def awaited_words(run: dict[str, Any]) -> Iterator[str]:
+    """Whom a run waits for, and since when, a sentence each."""
+    for name, each in run.get("awaited", {}).items():
+        yield f"{name} is awaited since {clock(each['since'])} ({each['step']})"
 
 
 def _table(title: str, columns: tuple[str, ...], rows: Iterator[tuple[Any, ...]]) -> Table:
@@ -71,7 +95,10 @@ def party_words(run: dict[str, Any], name: str) -> str:
 
 def page(runs: list[dict[str, Any]]) -> str:
     """The page: the latest run in full, a line for each earlier one."""
-    words: dict[str, Any] = {"party_words": party_words, "megabytes": megabytes}
+    words: dict[str, Any] = {
+        **{"party_words": party_words, "megabytes": megabytes},
+        "awaited_words": awaited_words,
+    }
     return render("status.html", runs=runs, refresh=REFRESH_SECONDS, phases=PHASES, **words)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ciphercohort.cli import options
+from ciphercohort.cli.brief import FEW
 from ciphercohort.cli.console import refusals, say, stdout
 from ciphercohort.cli.coordinator import of_sums
 from ciphercohort.cli.evaluate import Colluders, Delta, Epsilon
@@ -80,6 +81,17 @@ Tau = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Give the command its studies."""
+    FEW["describe"] = (
+        *("data", "by", "sites", "schema", "exclude", "parties", "split", "epsilon", "least"),
+        "out",
+    )
+    FEW["survival"] = (
+        *("data", "time", "event", "model", "by", "strata", "schema", "parties", "split", "out"),
+    )
+    FEW["coordinator survival"] = (
+        *("model", "by", "strata", "curves", "grid", "tau", "least", "epsilon", "colluders"),
+        "session",
+    )
     app.command(epilog=DESCRIBE)(describe)
     of_sums(coordinated_description)
     app.command(epilog=SURVIVE)(survival)

@@ -6,12 +6,13 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from parties.agent.manifest import describe_plan
 from parties.agent.store import SessionStore
 from protocols.errors import ParameterError, PolicyError
+from protocols.exchange.cards import spoken
 from protocols.plan.run_plan import RunPlan
 
 log = logging.getLogger(__name__)
@@ -24,8 +25,9 @@ class Consent:
 
     ask: a person has to accept each plan; otherwise the policy decides alone. own_key: this
     party's verification key; peers: gives the verification keys of the other parties by name, as
-    they are now. wait_seconds: how long a plan waits for its decision. norm_bound: of this owner's
-    rows, for the figures that the owner is shown.
+    they are now. foresee: what a plan would take of the owner's budget, in words; refuses what
+    would overdraw it. wait_seconds: how long a plan waits for its decision. norm_bound: of this
+    owner's rows, for the figures that the owner is shown.
 
     Privacy: the noise of a run is divided over its members, so a member that nobody vouches for
     may add none. A plan with one is refused, whatever the policy says.
@@ -40,11 +42,12 @@ class Consent:
         own_key: str,
         norm_bound: float,
         peers: Callable[[], Mapping[str, str]] = dict,
+        foresee: Callable[[RunPlan], Iterable[str]] = lambda plan: (),
         wait_seconds: float = 3600.0,
     ) -> None:
         self._name, self._store, self._ask = name, store, ask
         self._own_key, self._norm_bound = own_key, norm_bound
-        self._peers, self._wait_seconds = peers, wait_seconds
+        self._peers, self._foresee, self._wait_seconds = peers, foresee, wait_seconds
         self._changed = threading.Condition()
         self._decided = store.decisions()
         self._pending: dict[str, str] = {}
@@ -63,13 +66,16 @@ class Consent:
         for member in plan.members:
             if known.get(member.name, member.verify_key) != member.verify_key:
                 raise PolicyError(
-                    f"party {member.name!r} of the plan has the key {member.verify_key}, but this "
-                    f"owner knows it by {known[member.name]}: ask its owner by telephone; if the "
-                    "new key is right, run cohort party peers add --replace FOLDER CARD"
+                    f"party {member.name!r} of the plan has the key {spoken(member.verify_key)}, "
+                    f"but this owner knows it by {spoken(known[member.name])}: ask its owner by "
+                    "telephone; if the new key is right, run cohort party peers add --replace "
+                    "FOLDER CARD"
                 )
         strangers = [m for m in plan.members if m.name not in known]
         if strangers:
-            shown = ", ".join(f"{m.name!r} (key {m.verify_key})" for m in strangers[:_SHOWN])
+            shown = ", ".join(
+                f"{m.name!r} (key {spoken(m.verify_key)})" for m in strangers[:_SHOWN]
+            )
             more = f" and {len(strangers) - _SHOWN} more" if len(strangers) > _SHOWN else ""
             raise PolicyError(
                 f"this owner does not know {shown}{more} of the plan: get the card of each, "
@@ -107,16 +113,20 @@ class Consent:
         """Return once the owner agrees.
 
         Raises:
-            PolicyError: the owner refuses, does not answer in time, or does not know a member.
+            PolicyError: the owner refuses, does not answer in time, or does not know a member, or
+                the budget would be overdrawn, for which nobody is asked.
         """
         self.check_members(plan)
+        budget = tuple(self._foresee(plan))
         if not self._ask:
             return
         digest, deadline = plan.digest(), time.monotonic() + self._wait_seconds
         if digest not in self._decided:
-            log.warning("%s: plan %s waits for consent", self._name, digest)
+            log.warning(
+                "%s: plan %s waits for consent: cohort party consent shows it", self._name, digest
+            )
         with self._changed:
-            self._pending[digest] = describe_plan(plan, self._name, self._norm_bound)
+            self._pending[digest] = describe_plan(plan, self._name, self._norm_bound, budget)
             try:
                 while digest not in self._decided:
                     if not self._changed.wait(deadline - time.monotonic()):

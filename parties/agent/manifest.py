@@ -2,36 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from parties.verifier.recompute import recompute
 from protocols.errors import CohortError
+from protocols.exchange.cards import spoken
 from protocols.plan.protocol import protocol_of
 from protocols.plan.run_plan import RunPlan
 from protocols.words import EXACT_SUMS, HOLDS
 
 
-def describe_plan(plan: RunPlan, name: str, norm_bound: float) -> str:
+def describe_plan(plan: RunPlan, name: str, norm_bound: float, budget: Iterable[str] = ()) -> str:
     """The manifest: members, release, privacy by coalition, decryptions, what leaves this party.
 
-    norm_bound: of this party's rows, by its own schema.
+    norm_bound: of this party's rows, by its own schema; budget: what it takes of the owner's.
 
     Security: the coordinator chose the plan's texts. What cannot be printed shows as ?, so that
     none of them starts a line of its own or hides one on a terminal.
     """
     return "\n".join(
         "".join(c if c.isprintable() else "?" for c in line)
-        for line in _lines(plan, name, norm_bound)
+        for line in _lines(plan, name, norm_bound, budget)
     )
 
 
-def _lines(plan: RunPlan, name: str, norm_bound: float) -> Iterator[str]:
+def _lines(plan: RunPlan, name: str, norm_bound: float, budget: Iterable[str]) -> Iterator[str]:
     yield f"Plan {plan.digest()}"
     yield f"Session {plan.session}; model: {plan.model}, {plan.num_features} coefficients"
     yield "Who takes part:"
     for member in plan.members:
         you = " (you)" if member.name == name else ""
-        yield f"  {member.name}{you}: {member.rows:,} rows, key {member.verify_key[:16]}…"
+        yield f"  {member.name}{you}: {member.rows:,} rows, key {spoken(member.verify_key)}"
     yield from _held_out(plan, name)
     security = f"{plan.security_bits}-bit" if plan.security_bits else "NONE (toy ring, tests only)"
     yield f"Encryption: security {security}; {_who_opens(plan)}"
@@ -39,6 +40,7 @@ def _lines(plan: RunPlan, name: str, norm_bound: float) -> Iterator[str]:
     yield from _slots(plan, norm_bound)
     yield f"What is released to everyone: {plan.released}"
     yield from _privacy(plan, norm_bound)
+    yield from budget
     steps = protocol_of(plan).steps
     kinds = {step: len(list(step.turns(plan))) for step in steps}
     opened = sum(count for step, count in kinds.items() if step.opens)

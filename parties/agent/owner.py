@@ -6,7 +6,7 @@ The one object of a party's process that has them all; what drives it is elsewhe
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -18,6 +18,7 @@ from parties.agent.store import SessionStore
 from parties.coins import Coins
 from parties.kernel.private import Terms
 from parties.kernel.run import Run
+from protocols.errors import PolicyError, PrivacyError
 from protocols.privacy.laws.randomness import RandomSource, SystemRandomness
 from protocols.privacy.loss.ledger import Ledger
 
@@ -121,6 +122,33 @@ class Owner:
             "schema": self.schema.to_dict(),
             "has_ledger": self._ledger is not None,
             "keeps_sessions": self.store.is_kept,
+        }
+
+    def foresee(
+        self, events: Sequence[Any], additive_delta: float, run: str
+    ) -> dict[str, Any] | None:
+        """The budget, what was spent of it so far, and what would be after one more run.
+
+        events, additive_delta: of the run, none: nothing is added; run: its plan's digest. None:
+        no ledger is kept.
+
+        Raises:
+            PolicyError: the budget would be overdrawn.
+        """
+        ledger = self._ledger
+        if ledger is None:
+            return None
+        try:
+            before = after = ledger.spent(self._dataset)
+            if events:
+                before, after = ledger.foresee(
+                    self._dataset, events, additive_delta=additive_delta, identifier=run
+                )
+        except PrivacyError as error:
+            raise PolicyError(f"the privacy budget is refused: {error}") from None
+        return {
+            **{"epsilon": ledger.epsilon, "delta": ledger.delta, "sessions": before.runs},
+            **{"before": before.epsilon, "after": after.epsilon},
         }
 
     @staticmethod

@@ -39,6 +39,7 @@ log = logging.getLogger(__name__)
 FILE, IDENTITY, SCHEMA, CA = "party.toml", "identity.sealed", "schema.json", "ca.crt"
 NODE_KEY, NODE_PUBLIC, CARD, STATE = "node.key", "node.pub", "card.json", "state"
 LEDGER, COINS = "ledger.jsonl", "held-out.sealed"
+BUDGET = f"[budget] of {FILE} (and start the agent again)"
 IDENTITY_LABEL = "identity"
 _PEERS = re.compile(r"\s*\[\s*peers\s*\]\s*(#.*)?")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
@@ -239,7 +240,7 @@ class Settings(Checked, frozen=True):
                 "add epsilon = 1.0 and delta = 1e-5 under it, or, to keep no ledger, "
                 "keep_ledger = false above the first table"
             )
-        return Ledger(path=self.folder / LEDGER, epsilon=epsilon, delta=delta)
+        return Ledger(path=self.folder / LEDGER, epsilon=epsilon, delta=delta, budget=BUDGET)
 
     def randomness(self) -> RandomSource:
         """The noise source of one session."""

@@ -24,9 +24,11 @@ from protocols.exchange.messages import new_signing_key, public_bytes
 from protocols.exchange.private_files import private_folder, write_private
 from protocols.names import DEFAULT_COLLUDERS, check_name
 
-# One run of the largest size; noise that withstands one other owner who pools with the coordinator,
+# Largest run; noise that withstands one other owner who pools with the coordinator,
 # which every run of two or more parties can give.
 MAX_EPSILON, MAX_DELTA = 1.0, 1e-5
+# Budget over epsilon of one run: seven private runs of the largest size spend it, composed.
+SEVERAL = 3
 DEFAULT_POLICY: Mapping[str, Any] = {
     "max_epsilon": MAX_EPSILON,
     "max_delta": MAX_DELTA,
@@ -95,8 +97,8 @@ def init_party(
                 "a ledger cannot count a run without noise, which this policy accepts: keep no "
                 "ledger (--no-ledger), or accept private runs only"
             )
-        whole = {"epsilon": policy["max_epsilon"], "delta": policy.get("max_delta", MAX_DELTA)}
-        fields["budget"] = budget or whole
+        delta = policy.get("max_delta", MAX_DELTA)
+        fields["budget"] = budget or {"epsilon": SEVERAL * policy["max_epsilon"], "delta": delta}
     settings: files.Settings = read({"folder": folder, **fields}, files.Settings, files.FILE)
     if settings.keep_ledger:
         settings.open_ledger()  # its bounds

@@ -7,6 +7,7 @@ from typing import Any
 from parties.agent.agent import Agent
 from parties.agent.consent import Consent
 from parties.agent.driving import Driving
+from parties.verifier.foreseen import foreseen
 from parties.verifier.party import Party
 from protocols.exchange.messages import public_bytes
 
@@ -34,6 +35,7 @@ def agent_of(driving: Driving, owner: Any) -> Agent:
             norm_bound=owner.schema.norm_bound,
             peers=owner.peers,
             wait_seconds=driving.wait_seconds,
+            foresee=lambda plan: foreseen(plan, owner),
         ),
         limits=driving.limits,
     )

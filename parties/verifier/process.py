@@ -45,6 +45,7 @@ def serve(handles: Sequence[int], sandbox: str) -> int:
 
     def told() -> dict[str, Any]:
         return {
+            "budget": calls("foresee", (), 0.0, ""),
             "modules": calls("modules"),
             "verifier_modules": sorted(n for n in sys.modules if n.partition(".")[0] in OURS),
             "sandbox": sandbox,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
 from typing import Any
@@ -288,4 +288,11 @@ class RemoteOwner:
     def peers(self) -> Mapping[str, str]:
         """Verification keys of the other parties, as they are now."""
         found: Mapping[str, str] = self._calls("peers")
+        return found
+
+    def foresee(
+        self, events: Sequence[Any], additive_delta: float, run: str
+    ) -> dict[str, Any] | None:
+        """The owner's budget, before and after a run."""
+        found: dict[str, Any] | None = self._calls("foresee", tuple(events), additive_delta, run)
         return found

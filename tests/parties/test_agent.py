@@ -23,6 +23,7 @@ from parties.kernel.private import closed
 from parties.verifier.party import Party
 from protocols.ckks.flooding import Flooding
 from protocols.errors import MessageError, ParameterError, PolicyError, ProtocolError
+from protocols.exchange.cards import spoken
 from protocols.exchange.messages import (
     UNHEARD,
     decode,
@@ -441,7 +442,7 @@ def broken() -> dict[str, str]:
         ({"peers": dict}, r"'hospital-2' \(key KEY\) of the plan.* cohort party peers add FOLDER"),
         (
             {"peers": lambda: {OTHER: "ab" * 32, NAME: "cd" * 32}},
-            f"knows it by {'ab' * 32}.* peers add --replace",
+            f"knows it by {spoken('ab' * 32)}.* peers add --replace",
         ),
         ({"peers": broken}, r"\[peers\] cannot be read: party.toml is malformed"),
     ],
@@ -450,7 +451,7 @@ def test_a_plan_is_refused_for_its_members_or_for_want_of_an_answer(
     tmp_path: Path, vault: Vault, terms: dict[str, Any], words: str
 ) -> None:
     agents = Agents(tmp_path, vault, **terms)
-    words = words.replace("KEY", public_bytes(agents.session.party_keys[OTHER]))
+    words = words.replace("KEY", spoken(public_bytes(agents.session.party_keys[OTHER])))
     with pytest.raises(ProtocolError, match=words):
         agents.session.run(agents.ask)
     assert agents.agents[NAME].status()["session"] is not None  # it may be accepted next time

@@ -57,6 +57,7 @@ class Ledger:
     Attributes:
         path: the file; it and its lock (`path` + ".lock") are created when needed.
         epsilon, delta: the budget for all runs on one data set together.
+        budget: where its owner grants more, in words.
 
     Raises:
         ParameterError: epsilon or delta is out of range.
@@ -65,6 +66,7 @@ class Ledger:
     path: Path
     epsilon: float
     delta: float
+    budget: str = ""
 
     def __post_init__(self) -> None:
         """Check the budget."""
@@ -111,17 +113,43 @@ class Ledger:
             if known is not None:
                 _check_same(known, entry)
                 return name
-            after = self._spent(lines, dataset, list(events), additive_delta)
-            if after.epsilon > self.epsilon * (1 + 1e-9):
-                before = self._spent(lines, dataset, [], 0.0)
-                raise PrivacyError(
-                    f"epsilon={after.epsilon:.6g} after this run exceeds the budget "
-                    f"{self.epsilon:.6g} at delta={self.delta:.3g} for data set {dataset[:16]} "
-                    f"(spent so far: {before.epsilon:.6g} in {before.runs} runs); "
-                    "use more noise, fewer rounds, or other data"
-                )
+            self._foreseen(lines, dataset, events, additive_delta)
             self._append(lines, entry)
         return name
+
+    def foresee(
+        self,
+        dataset: str,
+        events: Sequence[Event],
+        *,
+        additive_delta: float = 0.0,
+        identifier: str = "",
+    ) -> tuple[Spent, Spent]:
+        """What a data set has cost so far, and what it would with a run as of `reserve`.
+
+        A run that counts already is left out of the first; nothing is written.
+
+        Raises:
+            PrivacyError: the budget would be overdrawn, or the file is damaged.
+        """
+        with self._locked():
+            lines = [s for s in self._lines() if json.loads(s)["id"] != identifier]
+            return self._foreseen(lines, dataset, events, additive_delta)
+
+    def _foreseen(
+        self, lines: Sequence[str], dataset: str, events: Sequence[Event], additive_delta: float
+    ) -> tuple[Spent, Spent]:
+        before = self._spent(lines, dataset, [], 0.0)
+        after = self._spent(lines, dataset, list(events), additive_delta)
+        if after.epsilon > self.epsilon * (1 + 1e-9):
+            more = f"raise epsilon under {self.budget}, or " if self.budget else ""
+            raise PrivacyError(
+                f"epsilon={after.epsilon:.6g} after this run exceeds the budget "
+                f"{self.epsilon:.6g} at delta={self.delta:.3g} for data set {dataset[:16]} (spent "
+                f"so far: {before.epsilon:.6g} in {before.runs} session{'s' * (before.runs != 1)});"
+                f" {more}use more noise, fewer rounds, or other data"
+            )
+        return before, after
 
     def spend(self, identifier: str) -> None:
         """Note that something of a reserved run may leave from here on; once.

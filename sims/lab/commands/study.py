@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ciphercohort.cli import options
+from ciphercohort.cli.brief import Commands
 from ciphercohort.cli.console import refusals, say, stdout
 from ciphercohort.job.config import DEFAULT_DELTA
 from protocols.errors import ParameterError
@@ -39,7 +40,7 @@ cohort study noise --protocol encrypted-model --parties none --encrypted 2,5,10,
 
 Started again with the same options, a study goes on where it was stopped."""
 
-study_app = typer.Typer(
+study_app = Commands(
     no_args_is_help=True, help="How noise, accuracy and cost grow, with a report and tables."
 )
 

@@ -319,7 +319,7 @@ def test_safe_defaults(home: Path, tmp_path: Path) -> None:
     assert cohort(*private(home, tmp_path / "c")).exit_code == 0
     settings = Settings.load(tmp_path / "c")
     assert settings.policy.min_colluders == 1 and settings.policy.max_epsilon == 1.0
-    assert settings.keep_ledger and settings.budget == Allowance(epsilon=1.0, delta=1e-5)
+    assert settings.keep_ledger and settings.budget == Allowance(epsilon=3.0, delta=1e-5)
     ledger = settings.open_ledger()
     assert ledger is not None and ledger.path == settings.folder / "ledger.jsonl"
     done = cohort(*private(home, tmp_path / "d", "--max-epsilon", 0.5, "--budget-epsilon", 2))
@@ -343,11 +343,11 @@ def test_a_person_at_a_terminal_is_asked(
     words = [str(word) for word in private(home, tmp_path / "c")]
     done = runner.invoke(app, words, input="2\n\n1e-6\n")
     assert done.exit_code == 0, done.output
-    for question in ("other owners may pool", "epsilon of all runs", "delta of all runs", "[1.0]"):
+    for question in ("other owners may pool", "epsilon of all runs", "delta of all runs", "[3.0]"):
         assert question in done.output
     settings = Settings.load(tmp_path / "c")
     assert settings.policy.min_colluders == 2
-    assert settings.budget == Allowance(epsilon=1.0, delta=1e-6)
+    assert settings.budget == Allowance(epsilon=3.0, delta=1e-6)
 
 
 def test_a_party_of_an_earlier_version_is_told_what_to_add(home: Path, tmp_path: Path) -> None:
@@ -356,7 +356,7 @@ def test_a_party_of_an_earlier_version_is_told_what_to_add(home: Path, tmp_path:
     text = path.read_text().replace("keep_ledger = true\n", "")
     path.write_text(text)
     assert agent_of(Settings.load(tmp_path / "c"), "correct horse battery staple")
-    path.write_text(text.replace("epsilon = 1.0\ndelta = 1e-05\n", ""))
+    path.write_text(text.replace("epsilon = 3.0\ndelta = 1e-05\n", ""))
     with pytest.raises(
         ParameterError, match=r"add epsilon = 1.0 and delta = 1e-5 .*keep_ledger = f"
     ):
@@ -455,7 +455,7 @@ def test_the_page_shows_progress_and_escapes(served: int) -> None:
     for words in ('value="1" max="4"', "a&amp;b", "1,234", "7.0 MB", "12.5", "&lt;script&gt;"):
         assert words in text
     assert "<script>" not in text
-    assert json.loads(fetch(served, "/status.json")[1]) == [RUN]
+    assert json.loads(fetch(served, "/status.json")[1]) == [{**RUN, "awaited": {}}]
     assert "There is no run yet" in page([])
 
 
@@ -471,7 +471,8 @@ def test_status_in_the_terminal(home: Path) -> None:
     (folder / "status.json").write_text(json.dumps(RUN))
     shown = cohort("coordinator", "status", home / "centre").output
     assert "running" in shown and "1/4" in shown and "7.0 MB" in shown
-    assert json.loads(cohort("coordinator", "status", home / "centre", "--json").output) == [RUN]
+    told = json.loads(cohort("coordinator", "status", home / "centre", "--json").output)
+    assert told == [{**RUN, "awaited": {}}]
 
 
 # -- Flower's programs --------------------------------------------------------------------------

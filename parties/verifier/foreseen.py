@@ -1,0 +1,53 @@
+"""What a plan would take of its owner's budget: told, and held to it, before anybody is asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from parties.verifier.recompute import recompute
+from protocols.errors import PolicyError
+from protocols.plan.run_plan import RunPlan
+from protocols.privacy.loss.accounting import GaussianEvent
+from protocols.privacy.loss.gdp import mu_for_epsilon
+from protocols.words import count
+
+
+def foreseen(plan: RunPlan, owner: Any) -> tuple[str, ...]:
+    """In words, for whoever consents; owner: as of `driven.agent_of`.
+
+    Raises:
+        PolicyError: the plan, or it and the training that it announces, would overdraw the budget,
+            or its promise does not follow from its noise.
+    """
+    if plan.privacy is None:
+        return ()  # the policy and the account say what they accept
+    cost = recompute(plan, owner.schema.norm_bound)
+    found = owner.foresee(tuple(cost.events), cost.additive_delta, plan.digest())
+    if found is None:
+        return ("Budget: no ledger is kept, so nobody adds up what runs on your data spend",)
+    told = [
+        f"Budget: epsilon={found['epsilon']:g}, delta={found['delta']:g} of all runs on your data "
+        "together, see [budget] of party.toml",
+        f"  spent so far: epsilon={found['before']:.4g} in {count(found['sessions'], 'session')}; "
+        f"with this one: epsilon={found['after']:.4g}",
+    ]
+    whole = _announced(plan)
+    if whole is not None:
+        try:
+            after = owner.foresee((whole,), 0.0, plan.digest())["after"]
+        except PolicyError as error:
+            raise PolicyError(f"with the training that this sum announces, {error}") from None
+        told.append(f"  with the training that it announces as well: epsilon={after:.4g}")
+    return tuple(told)
+
+
+def _announced(plan: RunPlan) -> GaussianEvent | None:
+    """A second moment and its training as one mechanism; None: nothing follows that is counted."""
+    privacy, in_all = plan.privacy, plan.epsilon_in_all
+    if privacy is None or in_all is None or not in_all > privacy.epsilon:
+        return None
+    if getattr(plan, "objective", {}).get("kind") != "second-moment":
+        return None  # one of a series, whose first ones are counted already
+    return GaussianEvent(
+        noise_multiplier=1 / mu_for_epsilon(epsilon=in_all, delta=privacy.delta), count=1
+    )

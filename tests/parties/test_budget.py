@@ -1,0 +1,127 @@
+"""An owner's budget is told, and held to, before anybody is asked to consent."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from parties.agent.consent import Consent
+from parties.agent.manifest import describe_plan
+from parties.agent.owner import Owner
+from parties.agent.store import SessionStore
+from parties.verifier.foreseen import foreseen
+from protocols.errors import PolicyError
+from protocols.privacy.certificates.mechanism import Mechanism
+from protocols.privacy.loss.accounting import GaussianEvent
+from protocols.privacy.loss.gdp import epsilon_for_mu, mu_for_epsilon
+from protocols.privacy.loss.ledger import Ledger
+from tests.protocols.privacy.test_whitened_ledger import DELTA, NORM, calibration
+
+BUDGET = "[budget] of party.toml (and start the agent again)"
+PLANS = {"whitened": "template", "second moment": "first"}
+PLAN = pytest.mark.parametrize("which", PLANS.values(), ids=PLANS)
+
+
+def plan_of(which: str) -> Any:
+    plan = getattr(calibration("quadratic-gd"), which)
+    named = enumerate(plan.members)
+    return replace(plan, members=tuple(replace(m, verify_key=f"{k:064x}") for k, m in named))
+
+
+def owner_of(ledger: Ledger | None) -> Any:
+    """What `foreseen` asks an owner."""
+    held = SimpleNamespace(_ledger=ledger, _dataset="rows")
+    return SimpleNamespace(
+        schema=SimpleNamespace(norm_bound=NORM), foresee=partial(Owner.foresee, held)
+    )
+
+
+def ledger_in(folder: Path, epsilon: float = 1.0, spent: float = 0.0) -> Ledger:
+    ledger = Ledger(path=folder / "ledger.jsonl", epsilon=epsilon, delta=DELTA, budget=BUDGET)
+    if spent:
+        noise = 1 / mu_for_epsilon(epsilon=spent, delta=DELTA)
+        ledger.reserve("rows", [GaussianEvent(noise_multiplier=noise, count=1)])
+    return ledger
+
+
+def consent_of(folder: Path, plan: Any, ledger: Ledger | None) -> Consent:
+    """Of a person, who is not there."""
+    keys, owner = plan.roster, owner_of(ledger)
+    return Consent(
+        plan.names[0],
+        SessionStore(folder / "state", None),
+        ask=True,
+        own_key=keys[plan.names[0]],
+        norm_bound=NORM,
+        peers=lambda: keys,
+        foresee=lambda each: foreseen(each, owner),
+        wait_seconds=0.01,
+    )
+
+
+@PLAN
+def test_nobody_is_asked_for_what_would_be_overdrawn(which: str, tmp_path: Path) -> None:
+    """With the training that a second moment announces: it alone would fit."""
+    plan = plan_of(which)
+    ledger = ledger_in(tmp_path, spent=0.8)
+    alone = Mechanism.from_plan(plan, NORM).require()
+    fits = which == "first"
+    if fits:
+        ledger.foresee("rows", alone.events, additive_delta=alone.additive_delta)
+    before = ledger.path.read_text()
+    with pytest.raises(PolicyError) as caught:
+        consent_of(tmp_path, plan, ledger).require(plan)
+    told = str(caught.value)
+    assert "did not answer" not in told and f"raise epsilon under {BUDGET}" in told
+    assert "spent so far: 0.8 in 1 session)" in told
+    assert ("with the training that this sum announces" in told) is fits
+    assert ledger.path.read_text() == before
+
+
+@PLAN
+def test_whoever_consents_reads_what_is_spent_and_what_would_be(which: str, tmp_path: Path) -> None:
+    plan = plan_of(which)
+    ledger = ledger_in(tmp_path, epsilon=3.0, spent=0.5)
+    with pytest.raises(PolicyError, match="did not answer"):
+        consent_of(tmp_path, plan, ledger).require(plan)
+    told = describe_plan(plan, plan.names[0], NORM, foreseen(plan, owner_of(ledger)))
+    cost = Mechanism.from_plan(plan, NORM).require()
+    name = ledger.reserve("rows", cost.events, additive_delta=cost.additive_delta)
+    after = ledger.spent("rows").epsilon
+    ledger.rollback(name)
+    assert "Budget: epsilon=3, delta=1e-05 of all runs on your data together" in told
+    assert f"spent so far: epsilon=0.5 in 1 session; with this one: epsilon={after:.4g}" in told
+    mus = (mu_for_epsilon(epsilon=e, delta=DELTA) for e in (0.5, 1.0))
+    whole = epsilon_for_mu(mu=math.hypot(*mus), delta=DELTA)
+    words = f"the training that it announces as well: epsilon={whole:.4g}"
+    assert (words in told) is (which == "first")
+
+
+def test_a_run_is_not_counted_beside_itself(tmp_path: Path) -> None:
+    """The same request may come again, after the reservation."""
+    plan, ledger = calibration("quadratic-gd").template, ledger_in(tmp_path)
+    told, cost = foreseen(plan, owner_of(ledger)), Mechanism.from_plan(plan, NORM).require()
+    ledger.reserve(
+        "rows", cost.events, additive_delta=cost.additive_delta, identifier=plan.digest()
+    )
+    assert foreseen(plan, owner_of(ledger)) == told
+
+
+def test_a_budget_of_one_run_takes_its_two_sessions(tmp_path: Path) -> None:
+    found, ledger = calibration("quadratic-gd"), ledger_in(tmp_path)
+    for plan in (found.first, found.template):
+        assert plan is not None
+        foreseen(plan, owner_of(ledger))
+        cost = Mechanism.from_plan(plan, NORM).require()
+        ledger.reserve("rows", cost.events, additive_delta=cost.additive_delta)
+
+
+def test_without_a_ledger_it_says_so() -> None:
+    (told,) = foreseen(calibration("quadratic-gd").template, owner_of(None))
+    assert "no ledger is kept" in told
