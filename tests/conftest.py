@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 from hypothesis import settings
+from typer.main import get_command
 
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+# Millions of objects are collected, none of them garbage: half of the time looks for some.
+gc.disable()
 
 pytest_plugins = ["tests.sims.fixtures", "tests.support.rehearsals"]
 
 
 @pytest.fixture(scope="session", autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No test knows what this machine has rehearsed, nor adds to it."""
+def apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test knows what this machine has rehearsed, nor adds to it; commands are built once."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patched.setattr("typer.testing._get_command", cache(get_command))
         yield
 
 
@@ -32,3 +38,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.get_closest_marker("slow") or item.get_closest_marker("secure")
     }
     items.sort(key=lambda item: item.path not in slow)
+
+
+def pytest_collection_finish() -> None:
+    """What is there now stays, and is not looked at again."""
+    gc.freeze()
+    gc.enable()

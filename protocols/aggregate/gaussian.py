@@ -23,7 +23,7 @@ _OPEN = -128
 _TOP = 15
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=8)
 def thresholds(sigma: float) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     """P(|k| <= j) 2^127 rounded, j = 0, 1, …, below 2^127, as high 64 and low 63 bits, columns."""
     cumulative = []
@@ -83,20 +83,15 @@ def _decide(sigma: float, words: NDArray[np.uint64], randomness: RandomSource) -
     return np.where(words & np.uint64(1), -magnitude, magnitude).astype(np.int8)
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=8)
 def _table(sigma: float) -> NDArray[np.int8]:
     """By word: the upper 15 bits of the magnitude's integer, then the sign; _OPEN: undecided."""
-    high, low = (np.array(part, object).ravel() for part in thresholds(sigma))
-    exact = [(int(h) << 63) | int(r) for h, r in zip(high, low, strict=True)]
-    width = 127 - _TOP
-    table = np.empty(1 << 16, np.int8)
-    reached = 0
-    for bucket in range(1 << _TOP):
-        first, last = bucket << width, ((bucket + 1) << width) - 1
-        while reached < len(exact) and exact[reached] <= first:
-            reached += 1
-        decided = reached == len(exact) or exact[reached] > last
-        table[2 * bucket] = reached if decided else _OPEN
-        table[2 * bucket + 1] = -reached if decided else _OPEN
+    high, low = (part.ravel() for part in thresholds(sigma))
+    top = high >> np.uint64(64 - _TOP)
+    within = (high << np.uint64(_TOP) | low) != 0  # a threshold that splits its word's draws
+    reached = np.searchsorted(top + within, np.arange(1 << _TOP), side="right").astype(np.int8)
+    table = np.stack([reached, -reached], axis=1)
+    table[top[within]] = _OPEN
+    table = table.ravel()
     table.setflags(write=False)
     return table

@@ -242,5 +242,7 @@ def each(work: Callable[..., T], *arguments: Iterable[Any]) -> list[T]:
     NumPy lets go of Python's lock, OpenFHE does not.
     """
     count = int(os.environ.get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0)))
+    if count == 1:
+        return list(map(work, *arguments))
     with ThreadPoolExecutor(count) as pool:
         return list(pool.map(work, *arguments))

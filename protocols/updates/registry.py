@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -55,6 +56,7 @@ UPDATES = {
 """What each protocol offers."""
 
 
+@cache
 def rule_named(kind: str) -> type[Update]:
     """The rule of this kind: plain ones are in `momentum`.
 
@@ -87,7 +89,7 @@ def rule_from_dict(fields: Mapping[str, Any]) -> Update:
             is no number), not finite or out of range.
     """
     kind, own = fields.get("kind"), {k: v for k, v in fields.items() if k != "kind"}
-    found = rule_named(kind)  # type: ignore[arg-type]
+    found = rule_named(kind)
     try:
         rule: Update = msgspec.convert(own, found, strict=True)
     except (msgspec.ValidationError, OverflowError, UnicodeError, RecursionError) as error:

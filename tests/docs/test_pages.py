@@ -65,12 +65,12 @@ def command_lines() -> list[list[str]]:
 
 
 def test_every_command_of_a_page_exists() -> None:
-    lines = command_lines()
+    lines, cohort = command_lines(), get_command(app)
     assert len(lines) > 40
     for words in lines:
-        parse(get_command(app), words)
+        parse(cohort, words)
     with pytest.raises(click.UsageError, match="--partys"):
-        parse(get_command(app), ["simulate", "--partys", "3"])
+        parse(cohort, ["simulate", "--partys", "3"])
 
 
 # -- what claims an epsilon -----------------------------------------------------------------------

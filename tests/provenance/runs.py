@@ -96,8 +96,9 @@ class Run:
                 self.secrets[name] = exact.secret(share)
             if share._ephemeral is not None and name not in self.ephemerals:
                 self.ephemerals[name] = share._ephemeral.astype(object)
-            if half.secret._cover is not None and half.secret._cover._held:
-                self.held[name] = dict(half.secret._cover._held)
+            cover = getattr(half.secret, "_cover", None)  # in runs with cover alone
+            if cover is not None and cover._held:
+                self.held[name] = dict(cover._held)
 
 
 def share_of(half: Any) -> Any:
@@ -186,8 +187,9 @@ def watching(
         half = half_of(session.parties[name])
         fixed = getattr(half, "rounds", None)
         if fixed is not None and fixed._last is not None and not fixed._last.is_open:
-            kept = half.secret._reply[2] if isinstance(fixed._last, Held) else fixed._last
-            run.unopened[fixed._step, name] = kept._message
+            held = isinstance(fixed._last, Held)
+            kept = half.secret._reply[-1] if held else fixed._last._message
+            run.unopened[fixed._step, name] = kept
         run.watch()
         return replies
 

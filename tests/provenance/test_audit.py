@@ -72,7 +72,7 @@ def test_mutants_are_refused_and_found(name: str) -> None:
     """By the ledger, before anything is sent, and by the audit, had it been."""
     leaking = {party: MUTANTS[name](samples) for party, samples in rows().items()}
     with pytest.raises(PolicyError, match=r"must not be published|already given"):
-        SampleLedger(leaking["hospital-1"])
+        SampleLedger().note(*leaking["hospital-1"])
     found = audit(leaking, whole=0, part=8)
     assert not found.passed, words(found)
     assert found.exact or min(found.cancelling, found.leaving) < 10, words(found)

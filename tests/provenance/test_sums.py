@@ -41,7 +41,7 @@ def test_one_element_for_two_rounds_is_refused_and_found(run: Run) -> None:
         for party, samples in run.samples.items()
     }
     with pytest.raises(PolicyError, match="used a second time"):
-        SampleLedger(leaking["hospital-1"])
+        SampleLedger().note(*leaking["hospital-1"])
     found = audit(leaking, part=8)
     assert not found.passed and found.leaving < 20
 
@@ -51,7 +51,7 @@ def test_a_masked_secret_needs_its_lemma(run: Run) -> None:
     (masked, *_) = run.samples["hospital-1"]
     for bare in (replace(masked, lemma=""), replace(masked, lemma="secret sharing", pads=())):
         with pytest.raises(PolicyError, match="must not be published"):
-            SampleLedger([bare])
+            SampleLedger().note(bare)
 
 
 @pytest.mark.parametrize("lie", ["no error", "one error"])

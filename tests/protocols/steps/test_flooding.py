@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 from unittest.mock import patch
 
@@ -104,6 +105,7 @@ def opened(session: Session) -> tuple[Floats, Flooding]:
     return found[0], flooding_of(session.plan)
 
 
+@cache
 def measured(name: str) -> tuple[list[Floats], Flooding, Any]:
     """Error vectors, each of the norm of one run's; the flooding; the plan."""
     sessions = [SESSIONS[name]() for _ in range(RUNS)]
