@@ -22,8 +22,7 @@ from benchmarks.cases import Case
 from ciphercohort.planning.predicted import Predicted
 from ciphercohort.planning.rehearsed import shortened
 from protocols.ckks.circuits.tally import tally_iterations
-from protocols.costs.counts import units
-from protocols.costs.layout import iteration_work
+from protocols.costs.counts import iteration_work, units
 from protocols.exchange.serialise import to_plain
 from protocols.rows.plan import RowsPlan
 from protocols.updates.momentum import GradientDescent

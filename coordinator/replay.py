@@ -43,7 +43,7 @@ from protocols.errors import CohortError, MessageError, ProtocolError
 from protocols.exchange.cards import spoken
 from protocols.exchange.messages import UNHEARD, Ask, Body, heard
 from protocols.exchange.transcript import Transcript
-from protocols.plan.kinds import plan_from_dict
+from protocols.plan.kinds import only, plan_from_dict
 from protocols.plan.protocol import BEFORE, FINISH, Watch, protocol_of
 from protocols.plan.run_plan import RunPlan
 from protocols.plan.statement import read_statement
@@ -156,7 +156,7 @@ def evidence(folder: Path) -> Evidence:
     """
     log = MessageLog(folder)
     plan = plan_of(log)
-    if not isinstance(plan, GradientPlan):
+    if not plan.sums_moment:
         raise ProtocolError(f"{folder} holds another run than one of a second moment")
     keys = plan.roster
     replies = {step.name: step.replies for step in log.steps}
@@ -171,7 +171,7 @@ def evidence(folder: Path) -> Evidence:
     }
     if len(frames) != len(second_moment.SHOWN) * len(plan.members):
         raise ProtocolError("the run that was to sum the second moment has not come to its end")
-    return Evidence(plan, seeds, frames)
+    return Evidence(only(GradientPlan, plan), seeds, frames)
 
 
 # -- what the log says ----------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from parties.kernel.rooms import COVER, EVERY, GRAM, LFFR, check_protocols, refu
 from protocols.errors import ParameterError, PolicyError
 
 if TYPE_CHECKING:
+    from protocols.numerics.slot_bounds import SlotBounds
     from protocols.plan.run_plan import RunPlan
 
 ROUNDING = 1e-9
@@ -181,18 +182,17 @@ class Policy:
                 "policy, and sums are exact: take a share nearer to one half, or an epsilon"
             )
 
-    def check_slots(self, plan: RunPlan, norm_bound: float) -> None:
+    def check_slots(self, plan: RunPlan, found: SlotBounds | None) -> None:
         """Refuse a plan under CKKS whose stated bound on slots this party cannot prove itself.
 
-        norm_bound: of this party's rows, by its own schema.
+        found: what it proves, of rows by its own schema (`kinds.slot_bounds`).
 
         Raises:
             PolicyError: names the bound, stated and proven, or what a run without proof risks.
         """
-        found, stated = plan.slot_bounds(norm_bound), plan.slot_bound
         if found is None:
             return
-        own = found.largest
+        own, stated = found.largest, plan.slot_bound
         if own is None or stated is None:
             if not self.accept_unbounded:
                 from protocols.numerics.slot_bounds import risk

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from protocols.lffr.plan import LffrPlan
 from protocols.models.lffr import slope_of_loss
-from protocols.rows.lffr_plan import LffrPlan
+from sims.prepare import PreparedData
+from sims.twins import LONGER, Specs, Twin, course_of, summed_noise, unconverged, warned
 
 Array = NDArray[np.float64]
 
@@ -37,3 +40,26 @@ def run_lffr_twin(
         weights = weights - plan.learning_rate * inverse * gradient
         on_iteration(t, weights, largest)
     return weights
+
+
+def twin(plan: LffrPlan, data: PreparedData, specs: Specs) -> Twin:
+    """See `twins.twin_of`."""
+    course, scores = course_of(plan, data), [0.0]
+
+    def record(t: int, weights: Array, largest: float) -> None:
+        course.record(t, weights)
+        scores.append(largest)
+
+    weights = run_lffr_twin(plan, data.rows, data.labels, summed_noise(plan, specs), record)
+    warnings = warned("score", scores[-1], plan.link.radius, "take fewer iterations or a ridge")
+    if plan.privacy is None:
+        longer = run_lffr_twin(replace(plan, rounds=LONGER * plan.rounds), data.rows, data.labels)
+        spread = data.labels.var(axis=0)
+        left = [
+            np.mean((plan.fitted.decode(data.rows @ w) - data.labels) ** 2, axis=0)
+            for w in (weights, longer)
+        ]
+        share = (left[0] - left[1]) / np.where(spread > 0, spread, np.inf)
+        cure = "take more (--iterations), or --model improved-lffr, which converges at once"
+        warnings += unconverged(plan, data.schema.label.names, share, cure)
+    return Twin(weights=weights, iterations=tuple(course.metrics), warnings=warnings)

@@ -24,6 +24,7 @@ from parties.reader.views import by_range, shard_by_range
 from protocols.exchange.messages import new_signing_key
 from protocols.exchange.private_files import FOLDER_MODE
 from protocols.exchange.transcript import Transcript
+from protocols.plan.kinds import only
 from protocols.privacy.calibrate.figures import Wanted
 from protocols.privacy.certificates.mechanism import Mechanism
 from protocols.sums.objectives import Objective
@@ -72,10 +73,7 @@ class Sums(SumSeries):
         specs = {name: replace(s, coordinator_key=key) for name, s in self.specs.items()}
         ran = run_parties(coordinator, specs, self.processes)
         self.costs.append(ran.costs)
-        plan = ran.outcome.plan
-        if not isinstance(plan, GradientPlan):
-            raise AssertionError("a sum has a plan of sums")
-        return plan, ran.outcome.weights, ran.head
+        return only(GradientPlan, ran.outcome.plan), ran.outcome.weights, ran.head
 
     def _transcript(self, task: Objective) -> Path | None:
         if self.folder is None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression, PoissonRegressor
+from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRegressor, Ridge
 
 from ciphercohort.results.result import Course, Figures, shifted
 from protocols.models.improved_lffr import ImprovedLffr
@@ -20,7 +20,6 @@ from protocols.models.registry import model_named
 from protocols.privacy.laws.randomness import RandomSource
 from protocols.rows.plan import RowsPlan
 from protocols.rows.training import PlainGradient, train_plain
-from sims.regression_twin import ridge_solution
 
 Array = NDArray[np.float64]
 # The optimum is regularised this little only so that it exists for separable data.
@@ -62,6 +61,19 @@ def run_twin(
 
     weights = plan.decode(train_plain(plan.rule, gradient, noise.shape[1:], record))
     return weights.reshape(plan.layout.shape), tuple(course.metrics)
+
+
+def ridge_solution(rows: Array, targets: Array, ridge: float, weight: Array | None = None) -> Array:
+    """Minimiser of mean |X W - Y|^2 + ridge |W|^2 by scikit-learn, shape (d, c).
+
+    ridge 0: least squares of least norm.
+    """
+    # scikit-learn minimises the sum, and the bias is a column of ours like any other.
+    fit = LinearRegression(fit_intercept=False)
+    if ridge:
+        fit = Ridge(alpha=len(rows) * ridge, fit_intercept=False, solver="cholesky")
+    coef = np.asarray(fit.fit(rows, targets, sample_weight=weight).coef_)
+    return coef.reshape(targets.shape[1], -1).T
 
 
 def fit_optimum(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
+import pkgutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import add
 from typing import Any
 
 import numpy as np
@@ -25,22 +24,17 @@ from ciphercohort.results.result import (
 from parties.kernel.integers.symmetric import square
 from parties.verifier.objectives import open_contributor
 from protocols.errors import ParameterError
-from protocols.gram.plan import GramPlan
-from protocols.model.lffr_plan import LffrModelPlan
-from protocols.model.plan import ModelPlan
 from protocols.models.registry import model_named
+from protocols.plan import kinds
 from protocols.plan.run_plan import RunPlan
 from protocols.privacy.calibrate.whitened import Moment
-from protocols.rows.lffr_plan import LffrPlan
 from protocols.rows.plan import RowsPlan
 from protocols.sums.objectives import RowObjective
 from protocols.sums.plain import run_in_plain
 from protocols.sums.plan import GradientPlan
 from sims.distance import MOST_ERRORS, farthest
-from sims.lffr_twin import run_lffr_twin
 from sims.party_process import PartySpec
 from sims.prepare import PreparedData
-from sims.regression_twin import run_gram_twin, unlearnt
 from sims.twin import OPTIMA, run_twin
 
 Floats = NDArray[np.float64]
@@ -82,7 +76,7 @@ class Twin:
 
 def twin_of(plan: RunPlan, data: PreparedData, specs: Specs) -> Twin:
     """The plan in float64, with the parties' own noise."""
-    found = _TWINS[type(plan)](plan, data, specs)
+    found: Twin = pkgutil.resolve_name(_TWINS[plan.kind])(plan, data, specs)
     return replace(found, warnings=(*_far(plan, data, found.weights), *found.warnings))
 
 
@@ -101,7 +95,7 @@ def _far(plan: RunPlan, data: PreparedData, weights: Floats) -> tuple[str, ...]:
     if found is None or found.errors <= MOST_ERRORS:
         return ()
     return (
-        f"{FAR}: after {plan.rounds} iterations of {plan.figures()['update']} "
+        f"{FAR}: after {plan.rounds} iterations of {kinds.figures(plan)['update']} "
         f"{found.words(data.schema.feature_names, weights, best)}; take --inference, which ends at "
         "the maximum, more --iterations, or leave --update and --ridge out",
     )
@@ -118,18 +112,21 @@ def moment_in_plain(plan: GradientPlan, specs: Specs) -> Moment:
     return Moment.of(square(summed), plan)
 
 
-def _course(plan: RunPlan, data: PreparedData) -> Course:
+def course_of(plan: RunPlan, data: PreparedData) -> Course:
+    """On training and test rows."""
     train = shifted(data.rows, data.offsets), data.labels
     test = shifted(data.test.x, data.test.offset), data.test.y
     return Course(model_named(plan.model), train, test)
 
 
-def _summed_noise(plan: RowsPlan | LffrPlan, specs: Specs) -> Floats:
+def summed_noise(plan: Any, specs: Specs) -> Floats:
+    """Of all parties, as they draw it."""
     total: Floats = np.sum([plan.draw_noise(s.noise_source()) for s in specs.values()], axis=0)
     return total
 
 
-def _warned(what: str, largest: float, radius: float, cure: str) -> tuple[str, ...]:
+def warned(what: str, largest: float, radius: float, cure: str) -> tuple[str, ...]:
+    """Of scores beyond the range in which the polynomial stands in."""
     if largest <= radius:
         return ()
     return (
@@ -139,7 +136,7 @@ def _warned(what: str, largest: float, radius: float, cure: str) -> tuple[str, .
 
 
 def _rows(plan: RowsPlan, data: PreparedData, specs: Specs) -> Twin:
-    test, noise = data.test, _summed_noise(plan, specs)
+    test, noise = data.test, summed_noise(plan, specs)
     weights, iterations = run_twin(
         plan,
         data.rows,
@@ -156,7 +153,7 @@ def _rows(plan: RowsPlan, data: PreparedData, specs: Specs) -> Twin:
     warnings: tuple[str, ...] = ()
     if plan.link.degree > 1:  # else the polynomial is the score, wherever
         what, largest = "score" if plan.outputs else "logit", iterations[-1].largest_logit
-        warnings = _warned(what, largest, plan.link.radius, cure)
+        warnings = warned(what, largest, plan.link.radius, cure)
     warnings = _stopped_short(plan, data, specs, noise, weights) + warnings
     return Twin(weights=weights, iterations=iterations, warnings=warnings)
 
@@ -198,18 +195,18 @@ def _stopped_short(
         within = plan.link.degree == 1 or course[-1].largest_logit <= plan.link.radius
         return within and float(np.average(losses, weights=data.row_weights)) <= least + most
 
-    fastest = "nag" if plan.outputs or isinstance(plan, ModelPlan) else "quadratic-nag"
+    fastest = "nag" if plan.outputs or plan.gathered == "gradients" else "quadratic-nag"
     other = "another --update" if model.numeric else "a wider --interval"
     other = other if kind == fastest else f"--update {fastest}"
     return (
         f"{UNCONVERGED}: {plan.rounds} iterations of {kind} leave a mean loss of "
         f"{reached:.4f} on the training rows, and {least:.4f} is possible; "
-        f"{_more(plan, data, fine, other=other)}",
+        f"{more_rounds(plan, data, fine, other=other)}",
     )
 
 
 @_tried()
-def _more(
+def more_rounds(
     plan: RunPlan,
     data: PreparedData,
     fine: Callable[[int], bool],
@@ -223,7 +220,7 @@ def _more(
     """
     rounds = tried = plan.rounds
     # Steps of the barrier follow from the number of iterations.
-    doublings = 0 if plan.figures()["update"] == "barrier" else DOUBLINGS
+    doublings = 0 if kinds.figures(plan)["update"] == "barrier" else DOUBLINGS
     for more in (rounds << k for k in range(1, doublings + 1)):
         if more * times * (data.rows.size + OVERHEAD) > MOST_WORK:
             break
@@ -250,39 +247,7 @@ def _best(plan: RowsPlan, data: PreparedData) -> Floats:
     return run_twin(longer, data.rows, data.labels, nothing, rows, labels)[0]
 
 
-def _gram(plan: GramPlan, data: PreparedData, specs: Specs) -> Twin:
-    parts = (
-        plan.contribution(s.shard.x, s.shard.y, plan.draw_noise(s.noise_source()), s.shard.weight)
-        for s in specs.values()
-    )
-    course, sums = _course(plan, data), reduce(add, parts)
-    weights = run_gram_twin(plan.task, sums, lambda t, w: course.record(t, plan.decode(w)))
-    encoded, counts = plan.fitted.encode(data.labels), data.row_weights[:, None]
-    middle = (counts * encoded).sum(axis=0) / counts.sum()
-    variance = np.mean(counts * (encoded - middle) ** 2, axis=0)
-    whole = np.where(variance > 0, variance, np.inf)
-
-    def left(rounds: int) -> Floats:
-        task = replace(plan.task, rounds=rounds)
-        w = run_gram_twin(task, sums, lambda t, w: None)
-        share: Floats = unlearnt(task, sums, w) / whole
-        return share
-
-    def fine(rounds: int) -> bool:
-        return bool(left(rounds).max() <= MOST_UNLEARNT)
-
-    own = unlearnt(plan.task, sums, weights) / whole
-    cure = "" if own.max() <= MOST_UNLEARNT else _more(plan, data, fine)
-    return Twin(
-        weights=plan.decode(weights),
-        iterations=tuple(course.metrics),
-        warnings=_unconverged(plan, data.schema.label.names, own, cure),
-    )
-
-
-def _unconverged(
-    plan: GramPlan | LffrPlan, names: Sequence[str], left: Floats, cure: str
-) -> tuple[str, ...]:
+def unconverged(plan: RunPlan, names: Sequence[str], left: Floats, cure: str) -> tuple[str, ...]:
     """left: share of each target's variance, on the training rows."""
     worst = int(np.argmax(left))
     if left[worst] <= MOST_UNLEARNT:
@@ -293,30 +258,8 @@ def _unconverged(
     )
 
 
-def _lffr(plan: LffrPlan, data: PreparedData, specs: Specs) -> Twin:
-    course, scores = _course(plan, data), [0.0]
-
-    def record(t: int, weights: Floats, largest: float) -> None:
-        course.record(t, weights)
-        scores.append(largest)
-
-    weights = run_lffr_twin(plan, data.rows, data.labels, _summed_noise(plan, specs), record)
-    warnings = _warned("score", scores[-1], plan.link.radius, "take fewer iterations or a ridge")
-    if plan.privacy is None:
-        longer = run_lffr_twin(replace(plan, rounds=LONGER * plan.rounds), data.rows, data.labels)
-        spread = data.labels.var(axis=0)
-        left = [
-            np.mean((plan.fitted.decode(data.rows @ w) - data.labels) ** 2, axis=0)
-            for w in (weights, longer)
-        ]
-        share = (left[0] - left[1]) / np.where(spread > 0, spread, np.inf)
-        cure = "take more (--iterations), or --model improved-lffr, which converges at once"
-        warnings += _unconverged(plan, data.schema.label.names, share, cure)
-    return Twin(weights=weights, iterations=tuple(course.metrics), warnings=warnings)
-
-
 def _sums(plan: GradientPlan, data: PreparedData, specs: Specs) -> Twin:
-    course = _course(plan, data)
+    course = course_of(plan, data)
     weights = _run_sums(plan, specs, course.record)
     warnings = _moves_on(plan, data, specs, weights)
     return Twin(weights=weights, iterations=tuple(course.metrics), warnings=warnings)
@@ -363,15 +306,16 @@ def _moves_on(
     return (
         f"{UNCONVERGED}: {LONGER} times the {plan.rounds} iterations of "
         f"{plan.update['kind']} would change scores of the training rows by {share:.0%}; "
-        f"{_more(plan, data, fine, LONGER + 1)}",
+        f"{more_rounds(plan, data, fine, LONGER + 1)}",
     )
 
 
-_TWINS: Mapping[type[RunPlan], Callable[[Any, PreparedData, Specs], Twin]] = {
-    RowsPlan: _rows,
-    ModelPlan: _rows,
-    LffrModelPlan: _rows,
-    GramPlan: _gram,
-    LffrPlan: _lffr,
-    GradientPlan: _sums,
+_TWINS: Mapping[str, str] = {
+    "rows": "sims.twins:_rows",
+    "model": "sims.twins:_rows",
+    "model-lffr": "sims.twins:_rows",
+    "gradients": "sims.twins:_sums",
+    "lffr": "sims.lffr_twin:twin",
+    "gram": "sims.gram_twin:twin",
 }
+"""By kind of plan."""

@@ -25,6 +25,7 @@ from protocols.ckks.flooding import Flooding
 from protocols.errors import CohortError, DataError, PolicyError, PrivacyError, ProtocolError
 from protocols.exchange.messages import Ask, Body
 from protocols.numerics.approximation import sigmoid_approximation
+from protocols.plan import kinds
 from protocols.plan.run_plan import RunPlan
 from protocols.privacy.certificates import sensitivity
 from protocols.privacy.certificates.certificate import Certificate
@@ -142,8 +143,8 @@ def share_is_flooded() -> bool:
     noise = d - c1 * exact.evaluations(secrets[0], prime)
     assert session.plan is not None
     count = int(session.plan.shown.sum())
-    shown = count * (17 / 16 * count) * session.plan.shown_error_std() ** 2
-    rest = (N - count) * 17 * N * session.plan.model_error_std() ** 2
+    shown = count * (17 / 16 * count) * kinds.shown_error_std(session.plan) ** 2
+    rest = (N - count) * 17 * N * kinds.model_error_std(session.plan) ** 2
     wanted = math.sqrt(12) * 2.0 ** (40 / 2) * math.sqrt((shown + rest) / N)
     measured = exact.rms(exact.coefficients(noise % prime, prime))
     return 2**-0.3 < measured / wanted < 2**0.3

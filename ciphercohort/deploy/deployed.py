@@ -40,8 +40,6 @@ from protocols.plan.run_plan import Member, RunPlan
 from protocols.privacy.calibrate.calibration import calibrate
 from protocols.privacy.calibrate.figures import Wanted
 from protocols.privacy.certificates.mechanism import Mechanism
-from protocols.sums.objectives import MomentObjective
-from protocols.sums.plan import GradientPlan
 
 UNKNOWN = "00" * 32
 MESSAGE_BYTES = 100_000_000
@@ -121,8 +119,7 @@ def shared_schema(settings: Settings, model: ReleasedModel) -> Schema:
 
 def is_first(settings: Settings, session: str) -> bool:
     """Whether a session sums a second moment, for one that comes after it."""
-    plan = plan_from_dict(session_fields(settings, session)["plan"])
-    return isinstance(plan, GradientPlan) and isinstance(plan.task, MomentObjective)
+    return plan_from_dict(session_fields(settings, session)["plan"]).sums_moment
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -14,6 +14,7 @@ from ciphercohort.results.result import encoding_of
 from coordinator.deployment import OUTCOME
 from coordinator.settings import Settings
 from protocols.errors import ParameterError
+from protocols.plan.kinds import only
 from protocols.plan.run_plan import Member, RunPlan
 from protocols.privacy.calibrate.one_sum import plan_sum
 from protocols.privacy.certificates.mechanism import Mechanism
@@ -110,10 +111,10 @@ def finished_evaluation(
     """
     folder = settings.session_folder(session)
     plan, values = agreed_and_opened(settings, session)
-    if not isinstance(plan, GradientPlan):
+    if not plan.judges:
         raise ParameterError(f"session {session!r} was no evaluation")
     opened = Opened(
-        plan=plan,
+        plan=only(GradientPlan, plan),
         values=values,
         norm_bound=model.encoding.norm_bound,
         head=transcript_head(folder),

@@ -33,6 +33,7 @@ from parties.reader.schema import Schema
 from parties.reader.views import by_range
 from protocols.errors import ParameterError, ProtocolError
 from protocols.plan.held_out import HeldOut
+from protocols.plan.kinds import only
 from protocols.plan.run_plan import RunPlan
 from protocols.privacy.calibrate.figures import Wanted
 from protocols.privacy.certificates.mechanism import Mechanism
@@ -94,9 +95,11 @@ class DeployedSums(SumSeries):
         if status["state"] != "finished":
             raise ProtocolError(str(status["reason"]), culprit=status.get("culprit"))
         agreed, values = agreed_and_opened(self.settings, session)
-        if not isinstance(agreed, GradientPlan):
-            raise AssertionError("a sum has a plan of sums")
-        return agreed, values, transcript_head(self.settings.session_folder(session))
+        return (
+            only(GradientPlan, agreed),
+            values,
+            transcript_head(self.settings.session_folder(session)),
+        )
 
 
 def _series(settings: Settings, first: str) -> list[str]:

@@ -11,6 +11,7 @@ from ciphercohort.job.config import SimulationConfig
 from ciphercohort.planning.predicted import Find, Line, Predicted, Seconds, predict
 from protocols.errors import CohortError, ParameterError
 from protocols.names import ENCRYPTED_MODEL, ENCRYPTED_ROWS, SECURE_AGGREGATION, UNDER_CKKS
+from protocols.plan import kinds
 from protocols.privacy.calibrate.calibration import Calibration, calibrate
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.updates.registry import UPDATES
@@ -208,7 +209,7 @@ def _way(found: Calibration, predicted: Predicted | None, line: Line) -> Way:
     plan = found.template
     named = Way(
         protocol=plan.protocol,
-        update=str(plan.figures()["update"]),
+        update=str(kinds.figures(plan)["update"]),
         iterations=plan.rounds,
         line=line,
     )

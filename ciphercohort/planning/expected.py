@@ -11,8 +11,6 @@ from protocols.plan.run_plan import RunPlan
 from protocols.privacy.calibrate.calibration import Calibration
 from protocols.privacy.calibrate.figures import PublicFigures
 from protocols.privacy.search.utility import Candidate, log_loss
-from protocols.rows.plan import RowsPlan
-from protocols.sums.plan import GradientPlan
 from protocols.updates.momentum import Momentum
 
 EXACT = sigmoid_approximation(15, 16.0).polynomial
@@ -29,13 +27,14 @@ def expected_loss(found: Calibration, figures: PublicFigures) -> float | None:
 
 def _of_plan(plan: RunPlan, figures: PublicFigures) -> float | None:
     """Of rules that are linear in their gradients, for rows of norm 1."""
-    if not isinstance(plan, GradientPlan | RowsPlan) or plan.model != "logistic":
+    if plan.model != "logistic":
         return None
-    rule: Any = plan.rule
+    found: Any = plan
+    rule = found.rule
     if not isinstance(rule, Momentum) or rule.carries_point or rule.curvature is not None:
         return None
     norm = figures.norm_bound
-    link = EXACT if isinstance(plan, GradientPlan) else plan.link
+    link = getattr(plan, "link", EXACT)
     noise = _noise(plan) / norm
     candidate = Candidate(
         rates=tuple(rate * norm**2 for rate in rule.rates),
@@ -47,12 +46,9 @@ def _of_plan(plan: RunPlan, figures: PublicFigures) -> float | None:
     return float(log_loss([candidate], features=figures.num_features)[0])
 
 
-def _noise(plan: GradientPlan | RowsPlan) -> float:
+def _noise(plan: RunPlan) -> float:
     """Std of all parties' noise on the mean gradient, root mean square over the rounds."""
     if plan.privacy is None:
         return 0.0
-    if isinstance(plan, RowsPlan):
-        own = plan.privacy.sigma
-    else:
-        own = float(np.sqrt(np.mean(np.square(plan.noise_scales))))
-    return plan.split.total_std(own)
+    scales = getattr(plan, "noise_scales", plan.privacy.sigma)
+    return plan.split.total_std(float(np.sqrt(np.mean(np.square(scales)))))

@@ -17,13 +17,14 @@ from ciphercohort.results.slot_report import slot_lines
 from protocols.ckks.flooding import STATISTICAL_SECURITY_BITS
 from protocols.costs import counts
 from protocols.exchange.serialise import to_plain
-from protocols.model.plan import ModelPlan
+from protocols.names import UNDER_CKKS
+from protocols.plan import kinds
 from protocols.plan.circuit_plan import CircuitPlan
+from protocols.plan.kinds import only
 from protocols.plan.protocol import protocol_of
 from protocols.plan.run_plan import RunPlan
 from protocols.privacy.calibrate.calibration import Calibration, calibrate
 from protocols.privacy.calibrate.figures import PublicFigures
-from protocols.rows.plan import RowsPlan
 from protocols.steps.decrypt import flooding_of
 from protocols.sums.plan import GradientPlan
 from protocols.words import count, duration, size
@@ -96,7 +97,7 @@ class Forecast(Shown):
             "parties": len(plan.members),
             "protocol": plan.protocol,
             "model": plan.model,
-            "update": dict(getattr(plan, "update", {"kind": plan.figures()["update"]})),
+            "update": dict(getattr(plan, "update", {"kind": kinds.figures(plan)["update"]})),
             "iterations": plan.rounds,
             "conditions": [],
             "binding": None,
@@ -124,8 +125,6 @@ class Forecast(Shown):
             body["within"] = list(self.choice.lines)
         if self.comparison:
             body["comparison"] = self.comparison.to_dict()
-        if isinstance(plan, ModelPlan):
-            body["encoded_rows"] = counts.cache_words(plan)
         if certificate:
             body["conditions"] = [condition.to_dict() for condition in certificate.conditions]
             body["binding"] = certificate.binding.name
@@ -139,8 +138,9 @@ class Forecast(Shown):
 
 def _encryption(plan: RunPlan, norm_bound: float) -> dict[str, Any]:
     """Ring, keys, what masks hide and what the decryption adds."""
-    if isinstance(plan, GradientPlan):
-        return {"sums": {**plan.figures(), "error_bound": plan.cipher.error_bound}}
+    if plan.protocol not in UNDER_CKKS:
+        cipher = only(GradientPlan, plan).cipher
+        return {"sums": {**kinds.figures(plan), "error_bound": cipher.error_bound}}
     circuit = cast(CircuitPlan, plan)
     params = circuit.ckks
     body: dict[str, Any] = {
@@ -152,7 +152,7 @@ def _encryption(plan: RunPlan, norm_bound: float) -> dict[str, Any]:
             "log_qp": params.log_qp,
             "max_log_qp": params.max_log_qp,
             "rotation_keys": len(circuit.rotations),
-            "ciphertexts": counts.num_ciphertexts(cast(Any, plan)),
+            "ciphertexts": counts.num_ciphertexts(circuit),
         },
         "decryption": {
             "flooding_bits": STATISTICAL_SECURITY_BITS,
@@ -160,19 +160,9 @@ def _encryption(plan: RunPlan, norm_bound: float) -> dict[str, Any]:
             "release_error_std": protocol_of(plan).release_error(plan),
         },
     }
-    if isinstance(plan, RowsPlan):
-        layout = plan.layout
-        body |= {"degree": plan.link.degree, "interval": plan.link.radius}
-        body["ckks"]["features_per_ciphertext"] = layout.num_blocks
-        body["ckks"] |= (
-            {"parts": layout.num_parts}
-            if isinstance(plan, ModelPlan)
-            else {
-                "data_ciphertexts": layout.num_data_ciphertexts,
-                "side_ciphertexts": layout.num_side_ciphertexts,
-            }
-        )
-    return body
+    own = counts.described(circuit)
+    body["ckks"] |= own.pop("ckks", {})
+    return body | own
 
 
 def forecast(
@@ -206,16 +196,18 @@ def forecast(
         shape=shape,
         calibration=found,
         predicted=predict(found, find),
-        operations={} if isinstance(plan, GradientPlan) else operations_by_level(cast(Any, plan)),
+        operations=operations_by_level(plan),
         choice=choice,
         comparison=compare(config, shape, found, find),
         inference=inference,
     )
 
 
-def operations_by_level(plan: counts.Circuit) -> dict[str, dict[int, int]]:
+def operations_by_level(plan: RunPlan) -> dict[str, dict[int, int]]:
     """How often each operation runs in an iteration in the middle of the run, by level."""
-    iteration = counts.iterations(plan)[plan.rounds // 2]
+    if plan.protocol not in UNDER_CKKS:
+        return {}
+    iteration = counts.iterations(cast(CircuitPlan, plan))[plan.rounds // 2]
     found: dict[str, dict[int, int]] = {}
     for (name, level), amount in sorted(iteration.operations.items()):
         found.setdefault(name, {})[level] = amount

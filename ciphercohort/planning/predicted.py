@@ -28,11 +28,13 @@ from ciphercohort.planning.rehearsed import (
     rehearsed,
     shortened,
 )
-from protocols.costs.counts import Circuit, iterations, party_tally, units
+from protocols.costs.counts import iterations, units
 from protocols.exchange.labels import COMMIT, commit_of
 from protocols.exchange.messages import COORDINATOR, MAGIC, SIGNATURE_BYTES
 from protocols.model import gradient
+from protocols.model.counts import party_tally
 from protocols.model.plan import ModelPlan
+from protocols.names import UNDER_CKKS
 from protocols.plan.circuit_plan import CircuitPlan
 from protocols.plan.protocol import BEFORE, FINISH, PHASES, phase_of, protocol_of
 from protocols.plan.run_plan import RunPlan
@@ -161,11 +163,10 @@ class Predicted:
     @cached_property
     def _size(self) -> float:
         """Of a polynomial, over that of the rehearsal: of settings that are only compared."""
-        sizes = [
-            plan.ckks.num_towers * plan.ckks.ring_dim if isinstance(plan, CircuitPlan) else 1
-            for plan in (self.plan, self.played)
-        ]
-        return sizes[0] / sizes[1]
+        if self.plan.protocol not in UNDER_CKKS:
+            return 1.0
+        own, was = (cast(CircuitPlan, plan).ckks for plan in (self.plan, self.played))
+        return own.num_towers * own.ring_dim / (was.num_towers * was.ring_dim)
 
     @property
     def costs(self) -> tuple[float, int]:
@@ -307,7 +308,7 @@ class Predicted:
         """Of a step: the coordinator's before it, and in reading; all parties'; the slowest's."""
         before = self._carries(trip.step, 0, was_played=True) or 1
         grown = np.array([self._carries(name, p) / before for p in self._parties])
-        if name.startswith(_GRADIENT) and isinstance(self.plan, ModelPlan):
+        if name.startswith(_GRADIENT) and self.plan.gathered == "gradients":
             grown = self._gradients
         elif self._size != 1:
             grown = grown * self._size
@@ -324,7 +325,7 @@ class Predicted:
     @cached_property
     def _work(self) -> float:
         """Operations of the coordinator's circuit in an iteration, over those that were played."""
-        plans = [cast(Circuit, plan) for plan in (self.plan, self.played)]
+        plans = [cast(CircuitPlan, plan) for plan in (self.plan, self.played)]
         own, played = (
             units(iterations(plan)[plan.rounds // 2].operations, plan.ckks) for plan in plans
         )

@@ -20,7 +20,7 @@ from typing import Any
 from parties import launch
 from protocols.errors import CohortError, ParameterError
 from protocols.exchange.serialise import from_plain, to_plain
-from protocols.plan.kinds import plan_from_dict
+from protocols.plan.kinds import only, plan_from_dict
 from protocols.plan.run_plan import Member, RunPlan
 from protocols.sums.plan import GradientPlan
 
@@ -89,7 +89,8 @@ def shortened(plan: RunPlan, rounds: int | None = None) -> RunPlan:
     Encrypted rows are as many as in the plan, since the coordinator's circuit grows with all of
     them. Elsewhere parties have as many as the largest.
     """
-    sums = isinstance(plan, GradientPlan)
+    known = type(plan).__dataclass_fields__
+    sums = "cipher" in known
     usual = MORE_ROUNDS if plan.gathered == "sums" else ROUNDS
     rounds = min(plan.rounds, rounds or usual)
     parties = min(max(len(plan.members), PARTIES), SUMS_PARTIES) if sums else PARTIES
@@ -102,7 +103,6 @@ def shortened(plan: RunPlan, rounds: int | None = None) -> RunPlan:
         "members": tuple(replace(blank, name=name) for name in names),
         "held_out": None,
     }
-    known = type(plan).__dataclass_fields__
     if "rounds" in known:
         changes["rounds"] = rounds
     else:
@@ -117,13 +117,14 @@ def shortened(plan: RunPlan, rounds: int | None = None) -> RunPlan:
         most = parties - 2 if plan.cover is None else 1
         colluders = min(plan.privacy.colluders, most)
         changes["privacy"] = replace(plan.privacy, colluders=colluders)
-    if isinstance(plan, GradientPlan):
+    if sums:
+        own = only(GradientPlan, plan)
         # More parties than the plan's share its range; noise costs the same at any scale.
         fits = min(1.0, len(plan.members) / parties)
-        queries, scales = plan.task.queries(rounds), [fits * s for s in plan.noise_scales]
+        queries, scales = own.task.queries(rounds), [fits * s for s in own.noise_scales]
         changes |= {
-            "cipher": replace(plan.cipher, parties=parties),
-            "weights": (1 / parties,) * parties if plan.weights else (),
+            "cipher": replace(own.cipher, parties=parties),
+            "weights": (1 / parties,) * parties if own.weights else (),
             "noise_scales": (*scales[: len(queries) - 1], scales[-1]) if scales else (),
         }
     return replace(plan, **changes)

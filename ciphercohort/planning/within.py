@@ -17,6 +17,7 @@ from ciphercohort.planning.expected import expected_loss
 from ciphercohort.planning.predicted import Find, like, played, predict
 from protocols.errors import CohortError, ParameterError, PrivacyError
 from protocols.names import UNDER_CKKS
+from protocols.plan import kinds
 from protocols.plan.run_plan import RunPlan
 from protocols.privacy.calibrate.calibration import Calibration, calibrate
 from protocols.privacy.calibrate.figures import PublicFigures
@@ -79,7 +80,7 @@ class Setting:
     def words(self) -> str:
         """For a person."""
         plan = self.found.template
-        figures = plan.figures()
+        figures = kinds.figures(plan)
         degree = f", degree {figures['degree']}" if "degree" in figures else ""
         return (
             f"{plan.protocol}, {figures['update']}, {plan.rounds} iterations{degree}: "

@@ -28,6 +28,7 @@ from ciphercohort.results.exact_sums import MARK, exact_words
 from ciphercohort.results.plan_figures import composed_of
 from ciphercohort.results.result import Figures
 from coordinator.costs import Costs
+from protocols.plan import kinds
 from protocols.plan.run_plan import PrivacyPlan, RunPlan
 from protocols.privacy.loss.gdp import epsilon_for_mu, mu_for_epsilon
 from protocols.words import HOLDS, Fact, count, duration, number, size
@@ -81,7 +82,7 @@ def shared(release: Release) -> dict[str, Any]:
         "total": costs["total"],
         "held_out": held_out_table(release.evaluation) if release.evaluation else None,
         "inference": inference_table(table["rows"], table["about"]) if table else None,
-        "plan_facts": list(plan.facts()),
+        "plan_facts": list(kinds.facts(plan)),
         "privacy": privacy(release),
         "parties": [(member.name, f"{member.rows:,}") for member in plan.members],
         "warnings": release.notes,

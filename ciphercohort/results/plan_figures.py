@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from protocols.plan import kinds
 from protocols.plan.run_plan import RunPlan
 from protocols.words import count
 
@@ -19,7 +20,7 @@ def plan_figures(plan: RunPlan) -> dict[str, Any]:
         "rows": plan.num_rows,
         "features": plan.num_features,
         "iterations": plan.rounds,
-        **plan.figures(),
+        **kinds.figures(plan),
         "security_bits": plan.security_bits,
         "privacy": privacy_figures(plan),
     }
@@ -49,7 +50,7 @@ def composed_of(certificate: Mapping[str, Any] | None, colluders: int) -> float 
 def encryption_words(plan: RunPlan) -> str:
     """One line for a person."""
     security = f"{plan.security_bits}-bit security" if plan.security_bits else "INSECURE toy ring"
-    figures = plan.figures()
+    figures = kinds.figures(plan)
     modulus = figures.get("log_qp", figures.get("log_q"))
     depth = f", depth {figures['depth']}" if "depth" in figures else ""
     return f"{security}, ring dimension {figures['ring_dim']}, log2 of the modulus {modulus}{depth}"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ciphercohort.results.documents import compare
+from protocols.plan import kinds
 
 if TYPE_CHECKING:
     from parties.reader.schema import Schema
@@ -14,13 +15,13 @@ if TYPE_CHECKING:
 
 def slot_lines(plan: RunPlan, norm_bound: float) -> tuple[str, ...]:
     """One line, where masks hide something; norm_bound: of every row."""
-    bounds = plan.slot_bounds(norm_bound)
+    bounds = kinds.slot_bounds(plan, norm_bound)
     return (f"slots of refreshes: {bounds.sentence(len(plan.members))}",) if bounds else ()
 
 
 def unproven_warnings(plan: RunPlan, norm_bound: float) -> tuple[str, ...]:
     """A warning, where nothing is proven: whoever runs a simulation stands for all its owners."""
-    bounds = plan.slot_bounds(norm_bound)
+    bounds = kinds.slot_bounds(plan, norm_bound)
     if bounds is None or bounds.largest is not None:
         return ()
     return (
@@ -33,6 +34,6 @@ def unproven_warnings(plan: RunPlan, norm_bound: float) -> tuple[str, ...]:
 
 def slot_problems(plan: RunPlan, schema: Schema) -> Iterator[str]:
     """The bound that the plan states, computed again."""
-    bounds = plan.slot_bounds(schema.norm_bound)
+    bounds = kinds.slot_bounds(plan, schema.norm_bound)
     own = bounds.largest if bounds else None
     yield from compare("plan.json", "slot_bound", plan.slot_bound, own)

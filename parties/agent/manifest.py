@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from parties.verifier.recompute import recompute
 from protocols.errors import CohortError
 from protocols.exchange.cards import spoken
+from protocols.plan import kinds
 from protocols.plan.protocol import protocol_of
 from protocols.plan.run_plan import RunPlan
 from protocols.words import EXACT_SUMS, HOLDS
@@ -38,16 +39,16 @@ def _lines(plan: RunPlan, name: str, norm_bound: float, budget: Iterable[str]) -
     yield f"Encryption: security {security}; {_who_opens(plan)}"
     yield from _cover(plan)
     yield from _slots(plan, norm_bound)
-    yield f"What is released to everyone: {plan.released}"
+    yield f"What is released to everyone: {kinds.released(plan)}"
     yield from _privacy(plan, norm_bound)
     yield from budget
     steps = protocol_of(plan).steps
-    kinds = {step: len(list(step.turns(plan))) for step in steps}
-    opened = sum(count for step, count in kinds.items() if step.opens)
+    named = {step: len(list(step.turns(plan))) for step in steps}
+    opened = sum(count for step, count in named.items() if step.opens)
     yield f"Joint decryptions: {opened}; iterations: {plan.rounds}"
     yield "What leaves your organisation:"
     yield "  your number of rows, your name and your verification key, in the clear"
-    for step, count in kinds.items():
+    for step, count in named.items():
         if count:
             before = "; a signed digest of it goes before" if step.committed else ""
             noise = (
@@ -94,7 +95,7 @@ def _cover(plan: RunPlan) -> Iterator[str]:
 
 
 def _slots(plan: RunPlan, norm_bound: float) -> Iterator[str]:
-    bounds = plan.slot_bounds(norm_bound)
+    bounds = kinds.slot_bounds(plan, norm_bound)
     if bounds is not None:
         own = bounds.sentence(len(plan.members))
         stated = "none" if plan.slot_bound is None else f"{plan.slot_bound:.4g}"
@@ -106,13 +107,13 @@ def _privacy(plan: RunPlan, norm_bound: float) -> Iterator[str]:
     if privacy is None:
         yield "Privacy: NO NOISE: what is released may tell about single rows"
         yield f"  EXACT SUMS: {EXACT_SUMS}"
-        yield from (f"  {remark}" for remark in plan.remarks())
+        yield from (f"  {remark}" for remark in kinds.remarks(plan))
         return
     yield (
         f"Privacy: epsilon={privacy.epsilon:g}, delta={privacy.delta:g} (one row replaced), "
         f"against the coordinator and {privacy.colluders} of the other parties"
     )
-    yield from (f"  {remark}" for remark in plan.remarks())
+    yield from (f"  {remark}" for remark in kinds.remarks(plan))
     try:
         certificate = recompute(plan, norm_bound).certificate
         pairs = zip(certificate.epsilon_by_coalition, certificate.epsilon_composed, strict=True)

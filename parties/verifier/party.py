@@ -34,6 +34,7 @@ from protocols.exchange.messages import (
     signed_head,
     whole,
 )
+from protocols.plan import kinds
 from protocols.plan.kinds import plan_from_dict
 from protocols.plan.protocol import BEFORE, protocol_of
 from protocols.plan.run_plan import RunPlan
@@ -327,7 +328,7 @@ class Party:
         sequence, norm_bound = protocol_of(plan).sequence(plan), shard.schema.norm_bound
         plan.check_rows(norm_bound)
         cost = self._cost(plan, norm_bound)
-        self._policy.check_slots(plan, norm_bound)
+        self._policy.check_slots(plan, kinds.slot_bounds(plan, norm_bound))
         if plan.whitens:
             self.run.account.require(getattr(plan, "moment_plan", ""))
         # Before the first look at a row.

@@ -17,7 +17,6 @@ from parties.verifier.sheets import sums_sheet
 from protocols.errors import PolicyError
 from protocols.exchange.messages import Body
 from protocols.steps import second_moment
-from protocols.sums.objectives import MomentObjective
 from protocols.sums.plan import GradientPlan
 
 
@@ -56,7 +55,7 @@ class SecureAggregationParty(PartyProtocol):
             beside["own_code"] = partial(open_contributor, plan, run.name)
         session = run.open(sums_sheet(plan), shard, plan.stream, **beside)
         remark = {}
-        if isinstance(plan.task, MomentObjective):
+        if plan.sums_moment:
             remark = {second_moment.SEAL: run.row_seal(shard, plan.digest())}
         return cls(plan, run.name, session, run.signing_key, remark)
 

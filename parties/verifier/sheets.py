@@ -20,11 +20,10 @@ from parties.kernel.sums.row_function import RowFunction
 from parties.kernel.sums.row_functions import OwnCode
 from parties.kernel.sums.sheet import SumsRound, SumsSheet
 from protocols.errors import PolicyError
-from protocols.gram.plan import GramPlan
 from protocols.model.plan import ModelPlan
 from protocols.models.improved_lffr import ImprovedLffr
+from protocols.plan import kinds
 from protocols.plan.circuit_plan import CircuitPlan, Packed
-from protocols.rows.lffr_plan import LffrPlan
 from protocols.sums.objectives import DualObjective, RowObjective
 from protocols.sums.one_sum import OneSum
 from protocols.sums.plan import GradientPlan
@@ -97,26 +96,31 @@ def keys_sheet(plan: CircuitPlan) -> KeysSheet:
         refreshes=tuple(len(plan.column_maps(k)) for k in range(len(plan.refreshes))),
         shown=tuple(np.flatnonzero(plan.shown).tolist()),
         coordinates=len(plan.shown),
-        shown_error=plan.shown_error_std(),
-        error=plan.model_error_std(),
+        shown_error=kinds.shown_error_std(plan),
+        error=kinds.model_error_std(plan),
         decryptions=plan.decryptions,
     )
     return found
 
 
+def _noise(plan: CircuitPlan) -> dict[str, Any]:
+    """Of every owner's noise; none without privacy."""
+    if plan.privacy is None:
+        return {}
+    split, sigma = plan.split, plan.privacy.sigma
+    grid = split.grid(sigma)
+    return {
+        "law": "gaussian",
+        "honest": split.honest,
+        "moves": plan.privacy.sensitivity,
+        "bits": grid.granularity_bits,
+        "units": grid.units(split.share_std(sigma)),
+    }
+
+
 def model_sheet(plan: ModelPlan, norm_bound: float) -> ModelSheet:
     """Of a run of an encrypted model; norm_bound: of the owner's rows, by its schema."""
-    privacy, split, fitted = plan.privacy, plan.split, plan.fitted
-    noise: dict[str, Any] = {}
-    if privacy is not None:
-        grid = split.grid(privacy.sigma)
-        noise = {
-            "law": "gaussian",
-            "honest": split.honest,
-            "moves": privacy.sensitivity,
-            "bits": grid.granularity_bits,
-            "units": grid.units(split.share_std(privacy.sigma)),
-        }
+    fitted = plan.fitted
     return ModelSheet(
         session=plan.session,
         roster=tuple((member.name, member.verify_key) for member in plan.members),
@@ -135,68 +139,67 @@ def model_sheet(plan: ModelPlan, norm_bound: float) -> ModelSheet:
         signed=plan.signed,
         gamma=fitted.gamma if isinstance(fitted, ImprovedLffr) else 0.0,
         unit=plan.target_unit,
-        **noise,
+        **_noise(plan),
     )
+
+
+def _of_rows(plan: Any) -> dict[str, Any]:
+    whitening, units = plan.whitening, plan.units
+    return _curved(plan) | {
+        "kind": "rows",
+        "rounds": plan.rounds,
+        "scale": units.row_scale,
+        "side": units.side_scale,
+        "start": plan.link.coefficients[0],
+        "matrix": whitening.matrix if whitening else (),
+        "signed": plan.signed,
+    }
+
+
+def _of_lffr(plan: Any) -> dict[str, Any]:
+    units = plan.units
+    return _curved(plan) | {
+        "kind": "lffr",
+        "rounds": plan.rounds,
+        "scale": units.row_scale,
+        "side": units.side_scale,
+        "start": units.leading,
+    }
+
+
+def _curved(plan: Any) -> dict[str, Any]:
+    return {"curvature": plan.curvature.range if plan.curvature else ()}
+
+
+def _of_sums(plan: Any) -> dict[str, Any]:
+    fitted, whitening = plan.fitted, plan.whitening
+    return {
+        "kind": "gram",
+        "rounds": 1,
+        "scale": plan.task.unit,
+        "gamma": fitted.gamma if isinstance(fitted, ImprovedLffr) else 0.0,
+        "target_bound": fitted.bound(plan.outputs),
+        "most": plan.curvature_bound,
+        "row_sums": plan.task.row_sums,
+        "matrix": whitening.matrix if whitening else (),
+    }
+
+
+_ROWS = {"rows": _of_rows, "lffr": _of_lffr, "gram": _of_sums}
+"""Of a sheet what a kind of plan has of its own."""
 
 
 def rows_sheet(plan: Any, norm_bound: float) -> RowsSheet:
     """Of a run on encrypted rows or sums; norm_bound: of the owner's rows, by its schema."""
-    privacy, split = plan.privacy, plan.split
-    own: dict[str, Any] = {}
-    if privacy is not None:
-        grid = split.grid(privacy.sigma)
-        own = {
-            "law": "gaussian",
-            "honest": split.honest,
-            "moves": privacy.sensitivity,
-            "bits": grid.granularity_bits,
-            "units": grid.units(split.share_std(privacy.sigma)),
-        }
-    if isinstance(plan, GramPlan):
-        fitted = plan.fitted
-        own |= {
-            "kind": "gram",
-            "rounds": 1,
-            "scale": plan.task.unit,
-            "gamma": fitted.gamma if isinstance(fitted, ImprovedLffr) else 0.0,
-            "target_bound": fitted.bound(plan.outputs),
-            "most": plan.curvature_bound,
-            "row_sums": plan.task.row_sums,
-        }
-        if plan.whitening is not None:
-            own |= {"matrix": plan.whitening.matrix}
-        norm_bound = plan.encoded_norm(norm_bound)
-    else:
-        curvature, units = plan.curvature, plan.units
-        own |= {
-            "rounds": plan.rounds,
-            "scale": units.row_scale,
-            "side": units.side_scale,
-            "curvature": (curvature.constant, curvature.high, curvature.offset)
-            if curvature
-            else (),
-        }
-        if curvature:
-            own["curvature"] = curvature.range
-        if isinstance(plan, LffrPlan):
-            own |= {"kind": "lffr", "start": units.leading}
-        else:
-            whitening = plan.whitening
-            own |= {
-                "kind": "rows",
-                "start": plan.link.coefficients[0],
-                "matrix": whitening.matrix if whitening else (),
-                "signed": plan.signed,
-            }
-            norm_bound = plan.encoded_norm(norm_bound)
     return RowsSheet(
         session=plan.session,
         roster=tuple((member.name, member.verify_key) for member in plan.members),
         rows=tuple(member.rows for member in plan.members),
         num_features=plan.num_features,
         num_outputs=plan.outputs or 0,
-        bound=norm_bound,
-        **own,
+        bound=plan.encoded_norm(norm_bound),
+        **_noise(plan),
+        **_ROWS[plan.kind](plan),
     )
 
 

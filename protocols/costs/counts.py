@@ -1,69 +1,94 @@
 """What a run does, counted from its plan alone: operations of coordinator and parties.
 
-Operations are exact: circuits (`protocols.rows.protocol.CIRCUITS`, `parties.kernel.model`) run on
-counters. `units` puts them on one scale, by which layouts are compared and rehearsals carried over.
+Operations are exact: circuits run on counters, those of each kind of plan in a module beside it
+(`kinds.Kind.counts`): iterations(plan), num_ciphertexts(plan), and, where packing is chosen,
+described(plan), cheapest_layout(plan, bandwidth). `units` puts operations on one scale, by which
+layouts are compared and rehearsals carried over.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import Any, cast
+from importlib import import_module
+from typing import Any, TypeVar
 
-import numpy as np
-
-from parties.kernel.model.clear_rows import encoded_size, party_circuit
-from parties.kernel.model.columns import Columns, Complexes
 from protocols.ckks.circuits.evaluator import EncryptedVector, Evaluator
-from protocols.ckks.circuits.periodic import PeriodicLayout
-from protocols.ckks.circuits.rows import REFRESH_LEVEL, advance
-from protocols.ckks.circuits.side_by_side import Pair, Parts, SideBySide
-from protocols.ckks.circuits.tally import (
-    COUNTED,
-    CountingContext,
-    IterationTally,
-    Shadow,
-    Tally,
-    tally_iterations,
-    whole,
-)
+from protocols.ckks.circuits.rows import REFRESH_LEVEL
+from protocols.ckks.circuits.tally import CountingContext, IterationTally, Shadow, Tally
 from protocols.ckks.circuits.work import work
-from protocols.ckks.factored import Link
-from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
-from protocols.ckks.shared_keys import ENCODED_ROWS
+from protocols.ckks.parameters import CkksParameters
 from protocols.exchange.messages import Exchange
-from protocols.gram.plan import GramPlan
-from protocols.model.plan import ModelPlan
-from protocols.model.protocol import Given
-from protocols.numerics.approximation import Polynomial
-from protocols.rows.lffr_plan import LffrPlan
-from protocols.rows.plan import RowsPlan
-from protocols.rows.protocol import circuit_of
-from protocols.words import size
+from protocols.plan.circuit_plan import CircuitPlan
+from protocols.plan.kinds import circuit_kind_of
 
-Circuit = RowsPlan | GramPlan | LffrPlan
-"""A run under threshold CKKS."""
-CACHE = ENCODED_ROWS.total
-"""Encoded rows that the parties of one process keep together, unless told otherwise [bytes]."""
-
-# -- the coordinator ------------------------------------------------------------------------------
+Plan = TypeVar("Plan", bound=CircuitPlan)
+BANDWIDTH = 1e9
+"""Of an owner's line, where nobody says otherwise [bit / s]."""
+# What a ciphertext's refresh counts in key switches at level 0. Share and join take three of them,
+# 48 and 37 ms of one thread at ring 2^15; it counts as seven, because each also moves 3.7 MB per
+# party, and who is far away waits for these longer than for the arithmetic.
+REFRESH_SWITCHES = 7
 
 
-def iterations(plan: Circuit) -> tuple[IterationTally, ...]:
+def _of(plan: CircuitPlan) -> Any:
+    return import_module(circuit_kind_of(plan).counts)
+
+
+def iterations(plan: CircuitPlan) -> tuple[IterationTally, ...]:
     """Operations of every iteration; but on rows, what comes before the first is part of it."""
-    if isinstance(plan, ModelPlan):
-        return _of_model(plan)
-    if isinstance(plan, RowsPlan):
-        return tally_iterations(plan.ckks, plan.layout, plan.link, plan.rule)
-    return _counted(plan)
+    found: tuple[IterationTally, ...] = _of(plan).iterations(plan)
+    return found
 
 
-def _counted(plan: Circuit) -> tuple[IterationTally, ...]:
-    """The circuit, run on counters; what follows the last iteration is part of it."""
-    circuit, context = circuit_of(plan), CountingContext(plan.ckks)
-    evaluator = circuit.evaluator(context)  # type: ignore[arg-type]
+def num_ciphertexts(plan: CircuitPlan) -> int:
+    """Of all parties, summed; of an encrypted model's coordinator, those of one refresh."""
+    found: int = _of(plan).num_ciphertexts(plan)
+    return found
+
+
+def described(plan: CircuitPlan) -> dict[str, Any]:
+    """Polynomial and packing, where they are chosen, for `cohort plan`; ckks: beside the ring's."""
+    found: dict[str, Any] = getattr(_of(plan), "described", lambda plan: {})(plan)
+    return found
+
+
+def cheapest_layout(plan: Plan, bandwidth: float = BANDWIDTH) -> Plan:
+    """The plan with the features per ciphertext that make an iteration cheapest, or nearly so.
+
+    bandwidth: of an owner's line [bit / s], which counts where bytes differ much: of an encrypted
+    model. The choice depends on the plan alone, not on a machine, so that whoever makes the plan
+    makes the same.
+    """
+    found: Plan = _of(plan).cheapest_layout(plan, bandwidth)
+    return found
+
+
+def iteration_work(plan: CircuitPlan) -> float:
+    """The coordinator's in an iteration in the middle of the run, and its wait for refresh shares.
+
+    See `work.Work.units`.
+    """
+    params, middle = plan.ckks, iterations(plan)[plan.rounds // 2]
+    switch = work("rotate", params, 0).units(params.ring_dim)
+    return units(middle.operations, params) + REFRESH_SWITCHES * switch * middle.refreshed
+
+
+def units(operations: Tally, params: CkksParameters) -> float:
+    """Of `work.Work.units`."""
+    return sum(
+        count * work(name, params, level).units(params.ring_dim)
+        for (name, level), count in operations.items()
+    )
+
+
+def counted(plan: CircuitPlan, shadows: Callable[[Evaluator], Any]) -> tuple[IterationTally, ...]:
+    """The circuit, run on counters; what follows the last iteration is part of it.
+
+    shadows: what stands in for the parties' ciphertexts, summed.
+    """
+    circuit, context = circuit_kind_of(plan).circuit(plan), CountingContext(plan.ckks)
+    evaluator = circuit.evaluator(context)
     first, carried, found = first_mapped(plan), list[int](), list[IterationTally]()
 
     def fresh(vectors: Sequence[EncryptedVector]) -> Exchange[tuple[EncryptedVector, ...]]:
@@ -79,162 +104,14 @@ def _counted(plan: Circuit) -> tuple[IterationTally, ...]:
         found.append(IterationTally(context.take(), sum(carried[done:])))
         done = len(carried)
 
-    list(circuit.train(evaluator, _shadows(plan, evaluator), fresh, on_iteration))
+    list(circuit.train(evaluator, shadows(evaluator), fresh, on_iteration))
     rest = Counter(found[-1].operations)
     rest.update(context.take())
     found[-1] = IterationTally(rest, found[-1].refreshed + sum(carried[done:]))
     return tuple(found)
 
 
-def _shadows(plan: Circuit, evaluator: Evaluator) -> Any:
-    """What stands in for the parties' ciphertexts, summed."""
-    if isinstance(plan, GramPlan):
-        return [evaluator.wrap(Shadow(0)) for _ in range(plan.task.num_ciphertexts)]
-    layout = plan.layout
-    data = [evaluator.wrap(Shadow(0)) for _ in range(layout.num_data_ciphertexts)]
-    side = [evaluator.wrap(Shadow(0)) for _ in range(layout.num_side_ciphertexts)]
-    return evaluator.grouped(data), side
-
-
-def first_mapped(plan: Circuit) -> int:
+def first_mapped(plan: CircuitPlan) -> int:
     """The first refresh that goes through a map; all after it do. Their number if none does."""
     steps = range(len(plan.refreshes))
     return next((step for step in steps if None not in plan.column_maps(step)), len(steps))
-
-
-def units(operations: Tally, params: CkksParameters) -> float:
-    """Of `work.Work.units`."""
-    return sum(
-        count * work(name, params, level).units(params.ring_dim)
-        for (name, level), count in operations.items()
-    )
-
-
-def num_ciphertexts(plan: Circuit) -> int:
-    """Of all parties, summed; of an encrypted model's coordinator, those of one refresh."""
-    if isinstance(plan, ModelPlan):
-        return max(plan.refreshes)
-    if isinstance(plan, GramPlan):
-        return plan.task.num_ciphertexts
-    return plan.layout.num_data_ciphertexts + plan.layout.num_side_ciphertexts
-
-
-# -- of an encrypted model ------------------------------------------------------------------------
-
-
-class _Counted:
-    """Of a party's circuit, on counters."""
-
-    _context: Any
-
-    def _encode(self, slots: Callable[[], Complexes], level: int) -> Any:
-        return self._context.encode(np.empty(0), level)
-
-
-@dataclass(frozen=True, slots=True)
-class PartyTally:
-    """A party's gradient: operations of its first group of rows, and of every further one."""
-
-    first: Tally
-    further: Tally
-
-    def of(self, groups: int) -> Tally:
-        """Of so many groups, every row encoded."""
-        extra = {key: (groups - 1) * count for key, count in self.further.items()}
-        return Counter(self.first) + Counter(extra)
-
-
-def party_tally(plan: ModelPlan) -> PartyTally:
-    """Operations of a gradient; a group of rows costs what any other does."""
-    return _party_tally(plan.ckks, plan.layout, plan.link, plan.circuit)
-
-
-# Every party, and every candidate for the layout, asks for the same.
-@lru_cache(maxsize=256)
-def _party_tally(
-    params: CkksParameters, layout: PeriodicLayout, link: Polynomial, circuit: str
-) -> PartyTally:
-    context: Any = CountingContext(params)
-    counted: Any = type("Counted", (_Counted, party_circuit(circuit)), {})
-    columns, factors = Columns.of(layout), Link.of(link.coefficients)
-
-    def count(groups: int) -> Counter[tuple[str, int]]:
-        rows = np.empty((groups * layout.rows_per_group, 0))
-        weights: Any = [[range(params.num_towers)]] * layout.num_parts
-        counted(context, columns, factors, rows, (Shadow(0), Shadow(0)), cache=0)(weights)
-        found: Counter[tuple[str, int]] = context.take()
-        return found
-
-    one = count(1)
-    return PartyTally(one, count(2) - one)
-
-
-def _of_model(plan: ModelPlan) -> tuple[IterationTally, ...]:
-    """The coordinator's operations of every iteration, and ciphertexts of its refresh."""
-    counted = min(plan.rounds, COUNTED)
-    short: Any = replace(plan.rule, rounds=counted)  # type: ignore[type-var]
-    return whole(list(_updates(plan.ckks, plan.layout, short)), plan.rounds)
-
-
-@lru_cache(maxsize=256)
-def _updates(
-    params: CkksParameters, layout: PeriodicLayout, rule: Any
-) -> tuple[IterationTally, ...]:
-    context: Any = CountingContext(params)
-    evaluator = _CountedSideBySide(context, layout)
-    low: Any = [range(REFRESH_TOWERS)] * 2
-    state, found = rule.start(_blank(params, layout)), []
-    for t in range(rule.rounds):
-        terms: Any = [low] * layout.num_parts
-        sums, kept = advance(evaluator, rule, t, state, cast(Any, Given(terms, 1.0, 1.0)))
-        own = [evaluator.own_share(total) for total in sums]
-        refreshed = sum(len(evaluator.spread(terms, share)) for share in own)
-        found.append(IterationTally(context.take(), refreshed))
-        state = (*(_blank(params, layout) for _ in sums), *kept)
-    return tuple(found)
-
-
-def _blank(params: CkksParameters, layout: PeriodicLayout) -> Parts:
-    whole: Any = range(params.num_towers)
-    return Parts([[whole, whole]] * layout.num_parts)
-
-
-class _CountedSideBySide(SideBySide):
-    """The coordinator's circuit, on counters."""
-
-    def _joined(self, pairs: Sequence[Pair]) -> Pair:
-        return pairs[0]
-
-    def _parted(self, rest: Any) -> list[Pair] | None:
-        return None
-
-
-def encoded_bytes(plan: ModelPlan, rows: int) -> int:
-    """Of a round's encoded rows of a party."""
-    params, groups = plan.ckks, plan.layout.groups_of(plan.taken(rows))
-    return sum(
-        count * encoded_size(params, level)
-        for (name, level), count in party_tally(plan).of(groups).items()
-        if name == "encode"
-    )
-
-
-def encoded_again(plan: ModelPlan, rows: int, cache: int = CACHE) -> float:
-    """Share of a party's rows that every round encodes anew."""
-    if plan.taken(rows) < rows:
-        return 1.0
-    return max(0.0, 1 - cache / encoded_bytes(plan, rows))
-
-
-def cache_words(plan: ModelPlan, cache: int = CACHE) -> str:
-    """What a party keeps of its encoded rows, for a person."""
-    rows = max(member.rows for member in plan.members)
-    needed, again = encoded_bytes(plan, rows), encoded_again(plan, rows, cache)
-    if plan.taken(rows) < rows:
-        return f"a party encodes other rows in every round, {size(needed)} of them"
-    if not again:
-        return f"a party keeps its rows encoded, {size(needed)} at most"
-    return (
-        f"a party keeps {size(cache)} of its encoded rows, and encodes the other {again:.0%} of "
-        f"{size(needed)} again in every round"
-    )

@@ -9,27 +9,36 @@ decrypt             the final model, once                                     `d
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from parties.kernel.gram.sums import GramSums, gram_sums
 from protocols.errors import ParameterError
-from protocols.gram import slots as gram_slots
 from protocols.gram.contributions import UNIT, GramTask
-from protocols.gram.training import model_error_std, refresh_schedule, shown_error_std
+from protocols.gram.training import refresh_schedule
 from protocols.models.gram_models import GramModel, gram_model
 from protocols.numerics import arithmetic
-from protocols.numerics.slot_bounds import SlotBounds
 from protocols.plan.circuit_plan import CircuitPlan, Packed
+from protocols.plan.run_plan import Checks
 from protocols.privacy.certificates.gram import GramRelease
-from protocols.privacy.laws.randomness import RandomSource
-from protocols.privacy.laws.shares import gaussian_shares
 from protocols.privacy.loss.budget import Budget
-from protocols.words import Fact, count, target_facts
+
+
+def check_gram(plan: GramPlan) -> None:
+    """Whitening, iterations, and what the circuit can do."""
+    if plan.whitening is not None and (plan.privacy or plan.ridge):
+        raise ParameterError(
+            "whitening of sums with privacy or a ridge: their noise and their ridge are those "
+            "of rows as they are; leave whitening out"
+        )
+    gram_model(plan.model)
+    if plan.rounds < 1:
+        raise ParameterError(f"rounds={plan.rounds} must be at least 1")
+    # Refuses what the circuit cannot do: too many features, too few levels.
+    _ = plan.refreshes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,6 +55,8 @@ class GramPlan(CircuitPlan):
 
     kind: ClassVar[str] = "gram"
     gathered: ClassVar[str] = "sums"
+    checks: ClassVar[Checks] = (*CircuitPlan.checks, check_gram)
+    later: ClassVar[tuple[str, ...]] = (*CircuitPlan.later, "lowest")
 
     outputs: int
     rounds: int = field()
@@ -54,19 +65,6 @@ class GramPlan(CircuitPlan):
     floor: float = 1 / 64
     accelerated: bool = True
     lowest: float | None = None
-
-    def __post_init__(self) -> None:
-        CircuitPlan.__post_init__(self)
-        if self.whitening is not None and (self.privacy or self.ridge):
-            raise ParameterError(
-                "whitening of sums with privacy or a ridge: their noise and their ridge are those "
-                "of rows as they are; leave whitening out"
-            )
-        gram_model(self.model)
-        if self.rounds < 1:
-            raise ParameterError(f"rounds={self.rounds} must be at least 1")
-        # Refuses what the circuit cannot do: too many features, too few levels.
-        _ = self.refreshes
 
     @property
     def task(self) -> GramTask:
@@ -108,6 +106,11 @@ class GramPlan(CircuitPlan):
         return refresh_schedule(self.task)
 
     @property
+    def noise_shape(self) -> tuple[int, ...]:
+        """Of the sums."""
+        return (self.task.noise_size,)
+
+    @property
     def model_size(self) -> int:
         """Features times outputs."""
         return self.num_features * self.outputs
@@ -126,39 +129,15 @@ class GramPlan(CircuitPlan):
         """Weights are encrypted as W / UNIT."""
         return UNIT
 
-    def slot_bounds(self, norm_bound: float) -> SlotBounds:
-        """See `gram_slots`."""
-        return gram_slots.bounds(self, norm_bound)
-
-    def model_error_std(self) -> float:
-        """Bound on the noise of the encrypted model before its decryption, per coefficient."""
-        return model_error_std(self.task)
-
     @property
     def shown(self) -> NDArray[np.bool_]:
         """Slots of the weights."""
         found: NDArray[np.bool_] = self.task.layout.released() > 0
         return found
 
-    def shown_error_std(self) -> float:
-        """Of the weights alone, without the mask."""
-        return shown_error_std(self.task)
-
-    def draw_noise(self, randomness: RandomSource) -> NDArray[np.float64]:
-        """One party's noise on the mean sums, shape (noise_size,); zeros without privacy."""
-        sigma = self.privacy.sigma if self.privacy else 0.0
-        return gaussian_shares(sigma, self.split, 1, self.task.noise_size, randomness).ravel()
-
     def place(self, party: str, *values: NDArray[np.float64]) -> Packed:
         """See `GramTask.place`."""
         return {}, self.task.place(*values)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As of `CircuitPlan`."""
-        plain = CircuitPlan.to_dict(self)
-        if self.lowest is None:
-            del plain["lowest"]
-        return plain
 
     def encoded_norm(self, norm_bound: float) -> float:
         """Bound on the norm of the rows that are summed."""
@@ -171,13 +150,6 @@ class GramPlan(CircuitPlan):
         if self.whitening is None:
             return weights
         return np.asarray(np.array(self.whitening.matrix) @ weights)
-
-    @property
-    def decoded_gain(self) -> float:
-        """The longest row of the whitening's matrix."""
-        if self.whitening is None:
-            return 1.0
-        return float(np.linalg.norm(np.array(self.whitening.matrix), axis=1).max())
 
     def contribution(
         self,
@@ -220,26 +192,3 @@ class GramPlan(CircuitPlan):
             ridge=self.ridge,
             sigma=privacy.sigma,
         )
-
-    def figures(self) -> dict[str, Any]:
-        """The iteration, then the encryption."""
-        own = {"update": "fixed-hessian", "outputs": self.outputs, "ridge": self.ridge}
-        return {**own, **CircuitPlan.figures(self)}
-
-    def training_facts(self) -> Iterator[Fact]:
-        """The iteration and what it fits."""
-        rate = (
-            "each coefficient at the rate that a bound on its curvature, computed under "
-            "encryption, allows"
-            if self.task.row_sums
-            else "all coefficients at the rate that a public bound on the curvature allows"
-        )
-        kind = "accelerated (Chebyshev) descent" if self.accelerated else "gradient descent"
-        yield (
-            "Update",
-            f"fixed Hessian, {count(self.rounds, 'iteration')}",
-            f"{kind} on encrypted sums, whose cost does not depend on the rows; {rate}",
-        )
-        yield from self.whitening_facts()
-        yield from target_facts(self.ridge, self.outputs)
-        yield from self.fitted.facts()

@@ -18,7 +18,6 @@ point solves (H + 2 ridge I) W = G whatever u is, so the error of the inverse, a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -26,7 +25,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.ckks.circuits.errors import MARGIN, error_std, few_margin
 from protocols.ckks.circuits.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.circuits.gram import (
     CONTRACT_INNER_LEVELS,
@@ -36,9 +34,8 @@ from protocols.ckks.circuits.gram import (
 from protocols.ckks.circuits.gram_blocks import BlockEvaluator, BlockLayout
 from protocols.ckks.circuits.tally import CountingContext, Shadow, Tally
 from protocols.ckks.evaluation import CkksContext
-from protocols.ckks.flooding import rounding_std
 from protocols.exchange.messages import Exchange
-from protocols.gram.block_training import BlockTraining, error_before
+from protocols.gram.block_training import BlockTraining
 from protocols.gram.contributions import GAIN, LIFT, UNIT, GramTask, collect
 from protocols.gram.loop import Loop, Vectors
 from protocols.steps.contribute import Opened
@@ -50,12 +47,6 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 # Levels between two refreshes: a good choice, which makes it four iterations, of blocks three.
 LEVELS = 6
-# Roundings of u relative to itself: 4 of noise (`precondition`), the rest for the primes' distance
-# from the scale, which the tests measure with it.
-SHARP = 36
-SHARP_NOISE = 4
-# Estimate of |W| from above, for one output.
-WEIGHT_BOUND = 4.0
 
 
 class GramCircuit:
@@ -106,46 +97,6 @@ def train_gram(
 def refresh_schedule(task: GramTask) -> tuple[int, ...]:
     """How many ciphertexts each refresh step carries: the loop itself, run on counters."""
     return _count(task)[0]
-
-
-def model_error_std(task: GramTask) -> float:
-    """Bound on the noise of the encrypted W / UNIT before its decryption, per coefficient.
-
-    In roundings of one rescaling: the last mask adds one. LIFT M carries about two, the same in
-    every iteration, which moves W by 2 / LIFT times `Pace.travel` |W|; a mask's coefficients are
-    rounded too. The error of u, SHARP roundings relative to itself, changes the speed: W by k p'(k)
-    of it, p the polynomial that is left over, at most about 1. Primes that differ from the scale
-    multiply values by public constants; that is no noise. An `outer` W carries two and the bias of
-    key switches, 1.6 (1 + log2 d') for each special prime, LIFT times as much in the next one, and
-    `Pace.responses` of that in the last. The mask keeps a share of all. Of blocks: `error_before`.
-    """
-    return _with_mask(task, task.layout.kept, SHARP)
-
-
-def shown_error_std(task: GramTask) -> float:
-    """The same of what the mask keeps, without what is the same under all keys.
-
-    Of few slots, which scatter about their average.
-    """
-    return _with_mask(task, 1.0, SHARP_NOISE, few_margin(task.num_features * task.outputs))
-
-
-def _error_before(task: GramTask, sharp: float) -> float:
-    """Before the mask, in roundings."""
-    layout, pace = task.layout, task.pace
-    inverse = sharp + (1 / (task.inverse.low * GAIN) if task.row_sums else 0.0)
-    if isinstance(layout, BlockLayout):
-        return error_before(task, WEIGHT_BOUND, inverse)
-    mask = LIFT**2 / (math.sqrt(12) * rounding_std(task.ckks, len(task.names)))
-    path = (2 / LIFT + mask / 2) * (1 + pace.travel)
-    bias = LIFT * (2 + 1.6 * layout.side.bit_length()) * math.fsum(pace.responses) / 2
-    return (1 + WEIGHT_BOUND) * (path + inverse) / UNIT + bias
-
-
-def _with_mask(task: GramTask, kept: float, sharp: float, margin: float = MARGIN) -> float:
-    rounding = math.sqrt(1 + kept * _error_before(task, sharp) ** 2)
-    parties = len(task.names)
-    return error_std(task.ckks, parties, rounding_gain=rounding, row_gain=0.0, margin=margin)
 
 
 class _Training(Loop):

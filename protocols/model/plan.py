@@ -18,18 +18,15 @@ their columns by it (`updates.rescaled`): rounds cost what those of gd and nag d
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.ckks.circuits.errors import MARGIN, drawn_std, fresh_std, scatter
 from protocols.ckks.circuits.periodic import PeriodicLayout, widest
 from protocols.ckks.circuits.rows import RowUnits
-from protocols.ckks.circuits.rows_at_home import levels, rounding_gain
-from protocols.ckks.flooding import FRESH_ERROR_STD, rounding_std
+from protocols.ckks.circuits.rows_at_home import levels
 from protocols.ckks.subring import TraceMap
 from protocols.errors import ParameterError
 from protocols.model import minibatch
@@ -37,20 +34,59 @@ from protocols.models.model import TargetModel
 from protocols.models.registry import model_of
 from protocols.names import ENCRYPTED_MODEL, SECURE_AGGREGATION
 from protocols.numerics.approximation import Polynomial
-from protocols.numerics.slot_bounds import SlotBounds
+from protocols.plan.run_plan import Checks
 from protocols.privacy.laws.randomness import RandomSource
 from protocols.rows.plan import RowsPlan
-from protocols.steps.decrypt import flooding_of
 from protocols.updates.momentum import Momentum
 from protocols.updates.update import Update
-from protocols.words import Fact
 
 Array = NDArray[np.float64]
-LARGEST_ENTRY = 2.0
-"""Of an encoded row, whatever the schema's scaling."""
-OWN_PATH = 2.0
-"""Margin for the rule's own path, which counts as a rounding a round: momentum, and a barrier's
-products, came up to 1.2 times what is counted."""
+
+
+def check_batches(plan: ModelPlan) -> None:
+    """Before anything is packed."""
+    if plan.batches < 1:
+        raise ParameterError(f"batches={plan.batches} is below 1, which is all rows")
+    if plan.batches == 1:
+        return
+    if plan.privacy is not None:
+        raise ParameterError(
+            f"batches={plan.batches} with epsilon={plan.privacy.epsilon:g}: whatever secret "
+            "coins amplify, the noise would be larger than that of all rows; leave batches "
+            "out, or add --no-privacy"
+        )
+    if not isinstance(plan.rule, Momentum):
+        raise ParameterError(
+            f"batches={plan.batches}: the theorem of update {plan.update['kind']!r} is about "
+            "all rows; take --update gd or nag, or leave batches out"
+        )
+
+
+def check_model(plan: ModelPlan) -> None:
+    """What is trained where rows stay home, and what is certified."""
+    if plan.rule.curvature is not None:
+        raise ParameterError(
+            f"update={plan.update['kind']!r} with a curvature: its inverse is made of "
+            "encrypted rows, and here are none; calibration makes a rule on rescaled columns "
+            "of it, or take --protocol encrypted-rows"
+        )
+    if not (plan.targets >= 1 and (plan.targets == 1 or plan.fitted.numeric)):
+        raise ParameterError(
+            f"targets={plan.targets} of model {plan.model}: a label is one, and numeric "
+            "targets are 1 or more"
+        )
+    if plan.targets > 1 and plan.privacy is not None and not plan.certifies_targets:
+        raise ParameterError(
+            f"targets={plan.targets} with privacy: no certificate is about several targets "
+            "here; leave privacy out (--no-privacy), or take --protocol encrypted-rows"
+        )
+    if plan.cover is not None and plan.privacy is not None:
+        raise ParameterError(
+            f"cover={plan.cover} with epsilon={plan.privacy.epsilon:g}: a party adds its noise "
+            "in every round here, so that a model without the missing ones' noise would break "
+            "the promise; leave out cover, or take --protocol encrypted-rows, where noise is "
+            "given before training"
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,53 +108,10 @@ class ModelPlan(RowsPlan):
     gathered: ClassVar[str] = "gradients"
     circuit: ClassVar[str] = "link"
     certifies_targets: ClassVar[bool] = False
+    checks: ClassVar[Checks] = (check_batches, *RowsPlan.checks, check_model)
 
     targets: int = 1
     batches: int = 1
-
-    def __post_init__(self) -> None:
-        self._check_batches()
-        RowsPlan.__post_init__(self)
-        if self.rule.curvature is not None:
-            raise ParameterError(
-                f"update={self.update['kind']!r} with a curvature: its inverse is made of "
-                "encrypted rows, and here are none; calibration makes a rule on rescaled columns "
-                "of it, or take --protocol encrypted-rows"
-            )
-        if not (self.targets >= 1 and (self.targets == 1 or self.fitted.numeric)):
-            raise ParameterError(
-                f"targets={self.targets} of model {self.model}: a label is one, and numeric "
-                "targets are 1 or more"
-            )
-        if self.targets > 1 and self.privacy is not None and not self.certifies_targets:
-            raise ParameterError(
-                f"targets={self.targets} with privacy: no certificate is about several targets "
-                "here; leave privacy out (--no-privacy), or take --protocol encrypted-rows"
-            )
-        if self.cover is not None and self.privacy is not None:
-            raise ParameterError(
-                f"cover={self.cover} with epsilon={self.privacy.epsilon:g}: a party adds its noise "
-                "in every round here, so that a model without the missing ones' noise would break "
-                "the promise; leave out cover, or take --protocol encrypted-rows, where noise is "
-                "given before training"
-            )
-
-    def _check_batches(self) -> None:
-        if self.batches < 1:
-            raise ParameterError(f"batches={self.batches} is below 1, which is all rows")
-        if self.batches == 1:
-            return
-        if self.privacy is not None:
-            raise ParameterError(
-                f"batches={self.batches} with epsilon={self.privacy.epsilon:g}: whatever secret "
-                "coins amplify, the noise would be larger than that of all rows; leave batches "
-                "out, or add --no-privacy"
-            )
-        if not isinstance(self.rule, Momentum):
-            raise ParameterError(
-                f"batches={self.batches}: the theorem of update {self.update['kind']!r} is about "
-                "all rows; take --update gd or nag, or leave batches out"
-            )
 
     @property
     def is_stochastic(self) -> bool:
@@ -176,35 +169,21 @@ class ModelPlan(RowsPlan):
         """Of weights while they are trained: (d,), of several targets (d, c)."""
         return (self.num_features,) if self.targets == 1 else (self.num_features, self.targets)
 
+    def encode_targets(self, targets: Array) -> Array:
+        """In the unit; of several shape (rows, c)."""
+        if self.fitted.numeric:
+            targets = model_of(TargetModel, self.model).encode(targets) / self.target_unit
+        return targets.reshape(-1, *self.fitted_shape[1:])
+
+    @property
+    def noise_shape(self) -> tuple[int, ...]:
+        """Of every iteration, whose gradient has that of the weights."""
+        return (self.rounds, *self.fitted_shape)
+
     @property
     def target_unit(self) -> float:
         """What targets are divided by once they are encoded, so that they are on [-1, 1]."""
         return model_of(TargetModel, self.model).bound(1) if self.fitted.numeric else 1.0
-
-    def encode(self, rows: Array, targets: Array) -> tuple[Array, Array]:
-        """As `RowsPlan`; of several targets shape (rows, c)."""
-        rows, y = RowsPlan.encode(self, rows, targets)
-        if self.fitted.numeric:
-            y = model_of(TargetModel, self.model).encode(y) / self.target_unit
-        return rows, y.reshape(-1, *self.fitted_shape[1:])
-
-    def decode(self, weights: Array) -> Array:
-        """As `RowsPlan`; in the unit of encoded targets."""
-        return RowsPlan.decode(self, weights) * self.target_unit
-
-    def training_facts(self) -> Iterator[Fact]:
-        """Batches as well."""
-        yield from RowsPlan.training_facts(self)
-        if self.is_stochastic:
-            yield (
-                "Batches",
-                f"1 row in {self.batches}",
-                "that each owner takes in a round, by coins of its own, in full groups",
-            )
-
-    def draw_noise(self, randomness: RandomSource) -> Array:
-        """As `RowsPlan`, shape (rounds, *fitted_shape)."""
-        return RowsPlan.draw_noise(self, randomness).reshape(self.rounds, *self.fitted_shape)
 
     @staticmethod
     def levels_of(link: Polynomial, rule: Update) -> int:
@@ -244,11 +223,6 @@ class ModelPlan(RowsPlan):
         return float(step * self.layout.block_size / self.num_rows)
 
     @property
-    def slope_gain(self) -> float:
-        """Noise of what weighted rows are multiplied by, see `rounding_gain`."""
-        return rounding_gain(self.units)
-
-    @property
     def gradient_scale(self) -> float:
         """What makes of the parties' sums the gradient of w / R."""
         return self.units.side_scale / (self.num_rows * self.units.weight_unit)
@@ -259,27 +233,6 @@ class ModelPlan(RowsPlan):
         value = -self.rule.gradient_factor(step) * self.gradient_scale
         return (TraceMap(layout.block_size, layout.period, value),) * self.refreshes[step]
 
-    def slot_bounds(self, norm_bound: float) -> SlotBounds:
-        """See `row_slots`; two features share a slot."""
-        found = RowsPlan.slot_bounds(self, norm_bound)
-        return replace(found, refreshes=tuple(2 * bound for bound in found.refreshes))
-
-    def iterate_error_std(self) -> float:
-        """All n coefficients hold a refresh's errors, 2k of them what was there before."""
-        refresh, rounds = self._errors
-        return MARGIN * math.hypot(refresh, rounds * math.sqrt(2 * self.layout.period / self._n))
-
-    def model_error_std(self) -> float:
-        """Bound on the noise of an encrypted w / R, in each coefficient that is released.
-
-        Few coefficients scatter about their deviation, beyond OWN_PATH's margin.
-        """
-        opened = self.layout.num_parts * self.layout.features_per_ciphertext
-        refresh, rounds = self._errors
-        # What is decrypted has all parts side by side.
-        whole = math.hypot(refresh * math.sqrt(self.layout.num_parts), rounds)
-        return max(OWN_PATH, scatter(opened)) * whole
-
     @property
     def shown(self) -> NDArray[np.bool_]:
         """2k coefficients of each part: part p's are moved by p places."""
@@ -288,47 +241,6 @@ class ModelPlan(RowsPlan):
         found: NDArray[np.bool_] = np.arange(self._n) % gap < layout.num_parts
         return found
 
-    def shown_error_std(self) -> float:
-        """`model_error_std` is about these."""
-        return self.model_error_std()
-
     @property
     def _n(self) -> int:
         return self.ckks.ring_dim
-
-    @property
-    def _errors(self) -> tuple[float, float]:
-        """Of an encrypted w / R: of the last refresh, and of all before [integer units].
-
-        A refresh leaves P fresh errors and roundings. Before it, coefficients hold: P times P fresh
-        errors of the replies, std sigma P sqrt(4 n / 3); and of every group c x o q(z') / A, whose
-        noise is that of q times |c x|: groups are independent (`clear_rows`), a slot has two
-        features, those without a row have none, and the r products of a group that holds r B rows
-        are as r groups of B, so that all groups together count as N / B;
-        of m rows that count n / m each, as n^2 / (m B).
-        One round moves w / R by B eta A / (c N R) of that; the rule adds rounds up (`noise_gain`),
-        with a rounding in each, the noise of a key switch where w is rotated, and what the last
-        refresh left of all parts, each in all n coefficients: they stand side by side.
-        """
-        params, parties, rule, layout = self.ckks, len(self.members), self.rule, self.layout
-        refresh = math.sqrt(parties * FRESH_ERROR_STD**2 + (parties + 1) / 12)
-        rounding = rounding_std(params, parties)
-        largest = LARGEST_ENTRY * self.units.row_scale
-        counted = math.fsum(m.rows**2 / self.taken(m.rows) for m in self.members)
-        row = largest * math.sqrt(2 * counted / layout.block_size)
-        reply = math.hypot(fresh_std(params, parties), row * self.slope_gain * rounding, rounding)
-        switches = params.num_special_towers if layout.turns > 1 else 0
-        # `noise_gain` is about errors of w, one a round.
-        moved = layout.block_size * abs(self.gradient_scale) * rule.largest_learning_rate * reply
-        own_path = math.hypot(
-            rounding * math.sqrt(1 + switches), refresh * math.sqrt(layout.num_parts)
-        )
-        return refresh, rule.noise_gain() * math.hypot(moved, own_path)
-
-    @property
-    def release_error_std(self) -> float:
-        """Std of the error of each released weight: 2k coefficients of it, by cosines."""
-        flooded = math.sqrt(len(self.members) * self.layout.period) * drawn_std(flooding_of(self))
-        return (
-            self.decoded_gain * self.target_unit * self.unit * flooded / 2.0**self.ckks.scale_bits
-        )

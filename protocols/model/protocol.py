@@ -24,6 +24,7 @@ from protocols.errors import ProtocolError
 from protocols.exchange.messages import Body, Exchange
 from protocols.model import gradient as model_gradient
 from protocols.model import refresh as model_refresh
+from protocols.model.errors import release_error_std
 from protocols.model.plan import ModelPlan
 from protocols.names import ENCRYPTED_MODEL
 from protocols.numerics.slot_bounds import LARGEST_SLOT
@@ -203,6 +204,6 @@ PROTOCOL = Protocol(
     ENCRYPTED_MODEL,
     STEPS,
     coordinate,
-    lambda plan: plan.release_error_std,
+    release_error_std,
     rounds=(model_gradient.STEP, model_refresh.STEP),
 )

@@ -6,7 +6,7 @@ The arithmetic's error depends on the data, so none of it counts as noise:
   rounding and encryption noise, at most `TAIL` standard deviations per slot. In units of the
   gradient's sum over rows that is e_ckks = TAIL R slot_std N / eta. Neighbours may differ by 2
   e_ckks per coordinate. The standard deviation is that of the whole run's iterates
-  (`CircuitPlan.iterate_error_std`), which no single iteration exceeds. Sums that have their noise
+  (`kinds.iterate_error_std`), which no single iteration exceeds. Sums that have their noise
   before they are encrypted (`GramPlan`) are not widened: see `privacy.gram_certificate`.
 - **delta.** Gaussian tails of T m slots; and the masks of refreshes, of 2^k values
   (`ckks.masks`): a coefficient of at most 2^scale_bits `LARGEST_SLOT` is off uniform by the ratio.
@@ -33,6 +33,7 @@ from protocols.ckks.circuits.errors import slot_std
 from protocols.ckks.flooding import STATISTICAL_SECURITY_BITS
 from protocols.errors import ParameterError
 from protocols.numerics.slot_bounds import LARGEST_SLOT
+from protocols.plan import kinds
 from protocols.plan.circuit_plan import CircuitPlan
 
 TAIL = 9.0
@@ -71,7 +72,7 @@ def counted(plan: CircuitPlan, norm_bound: float) -> dict[str, Any]:
 
 def error_of(plan: CircuitPlan) -> float:
     """e_ckks of a plan, per coordinate of the gradient's sum."""
-    slot = slot_std(plan.ckks, plan.iterate_error_std())
+    slot = slot_std(plan.ckks, kinds.iterate_error_std(plan))
     return TAIL * plan.unit * slot / plan.learning_rate_per_row
 
 

@@ -12,7 +12,7 @@ What the bounds take for granted: every owner's rows have at most the norm that 
 (its own encoder sees to that), and everybody evaluates the plan. A coordinator that deviates, or an
 owner that encrypts other values than its rows, is not covered.
 
-The proofs are in `row_slots`, `lffr_slots` and `gram_slots`. They bound exact arithmetic; MARGIN
+The proofs are in `slots.py` of rows, lffr and gram. They bound exact arithmetic; MARGIN
 covers what encryption adds. The worst data of `test_slot_bounds.py` attain between a sixteenth of
 them and all.
 """
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -65,6 +65,10 @@ class SlotBounds:
         """From bounds of exact arithmetic."""
         wide = tuple(bound * MARGIN for bound in refreshes)
         return cls(refreshes=wide, release=release * MARGIN, proof=proof, failure=failure)
+
+    def paired(self) -> SlotBounds:
+        """Where two features share a slot of a refresh."""
+        return replace(self, refreshes=tuple(2 * bound for bound in self.refreshes))
 
     @property
     def largest(self) -> float | None:

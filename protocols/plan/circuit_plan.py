@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeVar
 
@@ -15,12 +15,11 @@ from protocols.ckks.circuits.choice import smallest_room
 from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.parameters import CkksParameters
 from protocols.errors import ParameterError
-from protocols.numerics.slot_bounds import LARGEST_SLOT, SlotBounds
+from protocols.numerics.slot_bounds import LARGEST_SLOT
 from protocols.numerics.whitening import Whitening
-from protocols.plan.run_plan import PrivacyPlan, RunPlan
+from protocols.plan.run_plan import Checks, PrivacyPlan, RunPlan
 from protocols.privacy.laws.randomness import RandomSource
-from protocols.privacy.laws.shares import NoiseSplit
-from protocols.words import ATTACK, Fact, count, number
+from protocols.privacy.laws.shares import NoiseSplit, gaussian_shares
 
 Plan = TypeVar("Plan", bound="CircuitPlan")
 # One for each ciphertext of a refresh, None for one that is only refreshed.
@@ -31,6 +30,43 @@ Packed = tuple[dict[str, Any], list[NDArray[np.float64]]]
 
 KEYS_AT_ONCE = 100
 """Shares of rotation keys in the messages of all parties of a step, which one process may hold."""
+
+
+def check_whitening(plan: CircuitPlan) -> None:
+    """With the run before, and with what it promised."""
+    whitening = plan.whitening
+    if bool(plan.moment_plan) != (whitening is not None):
+        raise ParameterError("whitening and moment_plan go together: give both or none")
+    if whitening and whitening.features != plan.num_features:
+        raise ParameterError(
+            f"whitening is for {whitening.features} columns, the rows have {plan.num_features}"
+        )
+    if whitening and (plan.privacy is None) == (plan.moment_privacy is None):
+        raise ParameterError(
+            "whitening: its second moment was released for an epsilon; give privacy, or "
+            "without privacy moment_privacy, or leave whitening out"
+        )
+    if plan.moment_privacy and not whitening:
+        raise ParameterError("moment_privacy without whitening: give both or none")
+
+
+def check_circuit(plan: CircuitPlan) -> None:
+    """Keys, cover, slots."""
+    if plan.keys_per_message < 1:
+        raise ParameterError(f"keys_per_message={plan.keys_per_message} is below 1")
+    if plan.cover is not None:
+        _check_cover(plan.cover, len(plan.members), plan.privacy)
+    if plan.slot_bound is not None and not 0 < plan.slot_bound <= LARGEST_SLOT:
+        raise ParameterError(
+            f"slot_bound={plan.slot_bound} is outside (0, {LARGEST_SLOT:g}]: nothing larger "
+            "leaves room for masks"
+        )
+    carried = plan.coefficient_bound
+    if carried is not None and carried > smallest_room(plan.ckks):
+        raise ParameterError(
+            f"slot_bound={plan.slot_bound:.4g} at scale_bits={plan.ckks.scale_bits} is beyond "
+            "what a refresh carries: take larger primes, or smaller steps"
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,8 +88,13 @@ class CircuitPlan(RunPlan):
     opens_rounds: ClassVar[bool] = False
     # Every iteration is a refresh, and some rules count their rates in steps of rounds^2.
     max_rounds: ClassVar[int] = 10**4
-    # Plans that stated that there is none before others could.
-    states_whitening: ClassVar[bool] = False
+    checks: ClassVar[Checks] = (*RunPlan.checks, check_whitening, check_circuit)
+    later: ClassVar[tuple[str, ...]] = (
+        *RunPlan.later,
+        "moment_privacy",
+        "whitening",
+        "moment_plan",
+    )
 
     ckks: CkksParameters
     keys_per_message: int = 4
@@ -62,41 +103,6 @@ class CircuitPlan(RunPlan):
     whitening: Whitening | None = None
     moment_plan: str = ""
     moment_privacy: PrivacyPlan | None = None
-
-    def __post_init__(self) -> None:
-        RunPlan.__post_init__(self)
-        self._check_whitening()
-        if self.keys_per_message < 1:
-            raise ParameterError(f"keys_per_message={self.keys_per_message} is below 1")
-        if self.cover is not None:
-            _check_cover(self.cover, len(self.members), self.privacy)
-        if self.slot_bound is not None and not 0 < self.slot_bound <= LARGEST_SLOT:
-            raise ParameterError(
-                f"slot_bound={self.slot_bound} is outside (0, {LARGEST_SLOT:g}]: nothing larger "
-                "leaves room for masks"
-            )
-        carried = self.coefficient_bound
-        if carried is not None and carried > smallest_room(self.ckks):
-            raise ParameterError(
-                f"slot_bound={self.slot_bound:.4g} at scale_bits={self.ckks.scale_bits} is beyond "
-                "what a refresh carries: take larger primes, or smaller steps"
-            )
-
-    def _check_whitening(self) -> None:
-        whitening = self.whitening
-        if bool(self.moment_plan) != (whitening is not None):
-            raise ParameterError("whitening and moment_plan go together: give both or none")
-        if whitening and whitening.features != self.num_features:
-            raise ParameterError(
-                f"whitening is for {whitening.features} columns, the rows have {self.num_features}"
-            )
-        if whitening and (self.privacy is None) == (self.moment_privacy is None):
-            raise ParameterError(
-                "whitening: its second moment was released for an epsilon; give privacy, or "
-                "without privacy moment_privacy, or leave whitening out"
-            )
-        if self.moment_privacy and not whitening:
-            raise ParameterError("moment_privacy without whitening: give both or none")
 
     @property
     def whitens(self) -> bool:
@@ -109,52 +115,6 @@ class CircuitPlan(RunPlan):
         promised = self.privacy or self.moment_privacy
         colluders = promised.colluders if promised else 0
         return NoiseSplit(parties=len(self.members), colluders=colluders)
-
-    def remarks(self) -> Iterator[str]:
-        """What came before."""
-        if self.whitening is None:
-            return
-        what = f"the second moment that plan {self.moment_plan[:16]} released"
-        if self.moment_privacy is not None:
-            yield (
-                f"rows are whitened by {what} at epsilon={self.moment_privacy.epsilon:g}, for "
-                "which a ledger has been charged; this training itself has no noise"
-            )
-        else:
-            yield f"this includes {what}; a ledger has been charged for that part already"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plans without these fields have the digests that they had before there were any."""
-        plain = RunPlan.to_dict(self)
-        unused = ["moment_privacy"] if self.moment_privacy is None else []
-        if self.whitening is None and not self.states_whitening:
-            unused += ["whitening", "moment_plan"]
-        return {name: value for name, value in plain.items() if name not in unused}
-
-    def whitening_facts(self) -> Iterator[Fact]:
-        """Of rows that are whitened."""
-        if self.whitening is None:
-            return
-        yield (
-            "Whitening",
-            f"Λ = {number(self.whitening.spectrum)}",
-            "bound on the rows' second moment along any axis, after a public change of "
-            "coordinates: steps may be several times 1 / Λ",
-        )
-        if self.moment_privacy is not None:
-            moment = self.moment_privacy
-            yield (
-                "Second moment",
-                f"ε = {moment.epsilon:g}, δ = {moment.delta:g}",
-                "promise of the noisy sum that rows are whitened by, even if "
-                f"the coordinator and {count(moment.colluders, 'party')} pool all they see; "
-                "training itself has no noise, and this takes nothing from the model",
-            )
-
-    @property
-    def released(self) -> str:
-        """The model alone."""
-        return "the trained coefficients, nothing else"
 
     @property
     def decryptions(self) -> int:
@@ -200,15 +160,6 @@ class CircuitPlan(RunPlan):
         """What refresh `step` applies to each ciphertext on its way."""
         return (None,) * self.refreshes[step]
 
-    @abstractmethod
-    def slot_bounds(self, norm_bound: float) -> SlotBounds:
-        """Of every refresh and of the release, proven for rows of norm at most `norm_bound`."""
-        ...
-
-    def with_slot_bound(self: Plan, norm_bound: float) -> Plan:
-        """The plan that states what is proven."""
-        return replace(self, slot_bound=self.slot_bounds(norm_bound).largest)
-
     @property
     def coefficient_bound(self) -> float | None:
         """Of a refreshed or decrypted polynomial's coefficients; None: nothing is proven."""
@@ -233,25 +184,32 @@ class CircuitPlan(RunPlan):
         """Norm of one row's part of that sum, for rows of norm at most `norm_bound`; else 0."""
         ...
 
+    def encoded_norm(self, norm_bound: float) -> float:
+        """Bound on the norm of the rows that are encrypted, or summed, for those of an owner."""
+        return norm_bound
+
     @property
     @abstractmethod
     def unit(self) -> float:
         """What the decrypted slots are multiplied by."""
         ...
 
+    @property
+    def target_unit(self) -> float:
+        """What targets are divided by once they are encoded, so that they are on [-1, 1]."""
+        return 1.0
+
     def decode(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """What is released, from the decrypted weights."""
-        return weights
+        """Weights of the owners' rows, from those of what is encrypted, shape (d,) or (d, c)."""
+        found = weights if self.whitening is None else self.whitening.decode(weights.T).T
+        return found * self.target_unit
 
     @property
     def decoded_gain(self) -> float:
-        """Std of a released weight's error over that of the decrypted ones."""
-        return 1.0
-
-    @abstractmethod
-    def model_error_std(self) -> float:
-        """Bound on the noise of the encrypted model before its decryption, per coefficient."""
-        ...
+        """Std of a released weight's error over that of the decrypted ones: the longest row."""
+        if self.whitening is None:
+            return 1.0
+        return float(np.linalg.norm(np.array(self.whitening.matrix), axis=1).max())
 
     @property
     @abstractmethod
@@ -259,71 +217,23 @@ class CircuitPlan(RunPlan):
         """Slots whose real parts are released, or coefficients: see `ckks.flooding`."""
         ...
 
+    @property
     @abstractmethod
-    def shown_error_std(self) -> float:
-        """Bound on the noise of these, in an orthonormal basis [integer units]."""
+    def noise_shape(self) -> tuple[int, ...]:
+        """Of a party's noise on all mean gradients, or mean sums."""
         ...
 
-    def iterate_error_std(self) -> float:
-        """`model_error_std` of any iterate; larger where the release keeps a part of it."""
-        return self.model_error_std()
-
-    @abstractmethod
     def draw_noise(self, randomness: RandomSource) -> NDArray[np.float64]:
-        """One party's privacy noise; zeros without privacy."""
-        ...
+        """One party's privacy noise, of `noise_shape`; zeros without privacy.
+
+        The twin of a simulation draws the same from the same source.
+        """
+        sigma, shape = self.privacy.sigma if self.privacy else 0.0, self.noise_shape
+        return gaussian_shares(sigma, self.split, 1, math.prod(shape), randomness).reshape(shape)
 
     @abstractmethod
     def place(self, party: str, *values: NDArray[np.float64]) -> Packed:
         """Slots in which the numbers of `kernel.packed.values` stand; nothing is computed."""
-        ...
-
-    def figures(self) -> dict[str, Any]:
-        """Of the encryption."""
-        names = ("ring_dim", "depth", "scale_bits", "log_qp")
-        return {name: getattr(self.ckks, name) for name in names}
-
-    def facts(self) -> Iterator[Fact]:
-        """Threshold CKKS, then the training's own."""
-        ckks = self.ckks
-        broken = "INSECURE: no security at all; whoever sees a ciphertext may read it"
-        yield "Security", f"{ckks.security_bits} bits", ATTACK if ckks.security_bits else broken
-        yield (
-            "Ring dimension n",
-            f"{ckks.ring_dim:,}",
-            f"a ciphertext packs n/2 = {ckks.num_slots:,} numbers; larger is safer and slower",
-        )
-        yield (
-            "Depth",
-            f"{ckks.depth} levels",
-            "multiplications in a row before an encrypted number has to be refreshed",
-        )
-        digits = math.floor(ckks.scale_bits * math.log10(2))
-        yield (
-            "Scale",
-            f"2^{ckks.scale_bits}",
-            f"numbers are stored as multiples of 2^-{ckks.scale_bits}, some {digits} decimal "
-            "places",
-        )
-        bound = f"security at this ring allows {ckks.max_log_qp} bits at most"
-        bound = bound if ckks.max_log_qp else "no secure bound is tabled for a ring this small"
-        yield "log₂ QP", f"{ckks.log_qp} bits", f"size of the largest modulus; {bound}"
-        covered = "" if self.cover is None else f"; any {self.cover} could stand in for the others"
-        yield (
-            "Keys withstand",
-            count(self.key_colluders, "colluding party"),
-            f"more of them, with the coordinator, could read everybody's rows{covered}",
-        )
-        yield from self.training_facts()
-        yield (
-            "Features",
-            f"{self.num_features} per row",
-            "columns after expanding categories, and a constant one for the intercept",
-        )
-
-    @abstractmethod
-    def training_facts(self) -> Iterator[Fact]:
-        """The iteration."""
         ...
 
     def fit_messages(self: Plan, most: int) -> Plan:

@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeVar
 
@@ -19,12 +19,11 @@ import msgspec
 from protocols.errors import ParameterError
 from protocols.exchange.serialise import to_plain
 from protocols.names import ENCRYPTED_ROWS
-from protocols.numerics.slot_bounds import SlotBounds
 from protocols.plan.held_out import HeldOut
 from protocols.privacy.laws.shares import NoiseSplit
-from protocols.words import Fact
 
 Plan = TypeVar("Plan", bound="RunPlan")
+Checks = tuple[Callable[[Any], None], ...]
 PLAN_VERSION = 8
 LARGEST_EPSILON = 20.0
 """Of a promise: exp(20) = 5e8 times likelier hides nothing, and from some 24 on grids of noise cost
@@ -90,6 +89,38 @@ class PrivacyPlan:
             raise ParameterError(f"colluders={self.colluders} is below 0")
 
 
+def check_run(plan: RunPlan) -> None:
+    """Members, profile, terms of rows, version."""
+    # Before anything is built from them.
+    if not plan.rounds <= plan.max_rounds:
+        raise ParameterError(f"rounds={plan.rounds} is above {plan.max_rounds}")
+    if len(plan.members) < 2:
+        raise ParameterError(
+            f"parties={len(plan.members)}: joint training needs at least 2 parties"
+        )
+    if len({m.name for m in plan.members}) != len(plan.members):
+        raise ParameterError("two parties have the same name")
+    if plan.privacy and plan.privacy.colluders >= len(plan.members):
+        raise ParameterError(
+            f"colluders={plan.privacy.colluders} leaves no honest party of {len(plan.members)}"
+        )
+    if plan.profile not in ("secure", "fast-insecure"):
+        raise ParameterError(f"profile={plan.profile!r} is not secure or fast-insecure")
+    if plan.profile == "secure" and plan.security_bits < 128:
+        raise ParameterError(
+            f"security_bits={plan.security_bits}: the ring has no 128-bit security; choose a "
+            "larger one or the profile fast-insecure"
+        )
+    for term in plan.row_terms:
+        if why := plan.drops(term):
+            raise ParameterError(f"{term}s of rows with model={plan.model!r}: {why}")
+    check_version(plan.version)
+    if plan.held_out is not None and plan.held_out.judged and not plan.judges:
+        raise ParameterError(
+            "held_out: rows that were held back are there to judge a model, not to train one"
+        )
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunPlan(ABC):
     """Everything public about one run, whichever its protocol.
@@ -100,7 +131,8 @@ class RunPlan(ABC):
     schema as JSON; num_features: d with the bias; privacy: None for a run without privacy;
     profile: "secure" or "fast-insecure"; model: what is fitted; held_out: which rows of each owner
     are used, None: all; gathered: what leaves an owner, encrypted; masked: whether masks hide
-    values that refreshes carry, see `slot_bounds`.
+    values that refreshes carry, see `slot_bounds`; checks: in order, each raises ParameterError;
+    later: fields that are not stated where they are None or empty.
 
     Raises:
         ParameterError: fields that do not go together.
@@ -112,6 +144,9 @@ class RunPlan(ABC):
     masked: ClassVar[bool] = False
     opens_rounds: ClassVar[bool] = True
     max_rounds: ClassVar[int] = 10**6
+    checks: ClassVar[Checks] = (check_run,)
+    # Plans have the digests that they had before there were these.
+    later: ClassVar[tuple[str, ...]] = ("held_out",)
 
     session: str
     members: tuple[Member, ...]
@@ -124,34 +159,8 @@ class RunPlan(ABC):
     version: int = PLAN_VERSION
 
     def __post_init__(self) -> None:
-        # Before anything is built from them.
-        if not self.rounds <= self.max_rounds:
-            raise ParameterError(f"rounds={self.rounds} is above {self.max_rounds}")
-        if len(self.members) < 2:
-            raise ParameterError(
-                f"parties={len(self.members)}: joint training needs at least 2 parties"
-            )
-        if len({m.name for m in self.members}) != len(self.members):
-            raise ParameterError("two parties have the same name")
-        if self.privacy and self.privacy.colluders >= len(self.members):
-            raise ParameterError(
-                f"colluders={self.privacy.colluders} leaves no honest party of {len(self.members)}"
-            )
-        if self.profile not in ("secure", "fast-insecure"):
-            raise ParameterError(f"profile={self.profile!r} is not secure or fast-insecure")
-        if self.profile == "secure" and self.security_bits < 128:
-            raise ParameterError(
-                f"security_bits={self.security_bits}: the ring has no 128-bit security; choose a "
-                "larger one or the profile fast-insecure"
-            )
-        for term in self.row_terms:
-            if why := self.drops(term):
-                raise ParameterError(f"{term}s of rows with model={self.model!r}: {why}")
-        check_version(self.version)
-        if self.held_out is not None and self.held_out.judged and not self.judges:
-            raise ParameterError(
-                "held_out: rows that were held back are there to judge a model, not to train one"
-            )
+        for check in self.checks:
+            check(self)
 
     def among(self: Plan, session: str, members: tuple[Member, ...]) -> Plan:
         """This plan for members who have enrolled with the rows of their whole tables.
@@ -210,10 +219,6 @@ class RunPlan(ABC):
         """
         return self.privacy is None
 
-    def remarks(self) -> Iterator[str]:
-        """What an owner who consents should know of other runs on the same rows."""
-        return iter(())
-
     @property
     def alone(self) -> tuple[str, ...]:
         """Parties of which a part is opened that is no sum with others' rows."""
@@ -227,6 +232,11 @@ class RunPlan(ABC):
     @property
     def whitens(self) -> bool:
         """Whether owners whiten their rows, by the second moment of a run before."""
+        return False
+
+    @property
+    def sums_moment(self) -> bool:
+        """Whether it sums a second moment, for a run that whitens rows by it."""
         return False
 
     @property
@@ -255,26 +265,6 @@ class RunPlan(ABC):
     def cover(self) -> int | None:
         """So many parties can stand in for others that vanish; None: nobody can."""
         return None
-
-    def slot_bounds(self, norm_bound: float) -> SlotBounds | None:
-        """Of what masks hide, for rows of norm at most `norm_bound`; None: nothing is masked."""
-        return None
-
-    @property
-    @abstractmethod
-    def released(self) -> str:
-        """What everyone learns, in words."""
-        ...
-
-    @abstractmethod
-    def figures(self) -> dict[str, Any]:
-        """Of training and encryption, for summaries; all have update and ring_dim."""
-        ...
-
-    @abstractmethod
-    def facts(self) -> Iterator[Fact]:
-        """Encryption and iteration for a reader, one sentence each."""
-        ...
 
     def fit_messages(self: Plan, most: int) -> Plan:
         """The plan whose messages are at most so large, where that can be chosen [bytes]."""
@@ -329,9 +319,8 @@ class RunPlan(ABC):
         """Plain JSON types, every number of its declared type: equal plans have equal digests."""
         kind = type(self)
         plain = to_plain(msgspec.convert(to_plain(self), kind))
-        if self.held_out is None:
-            del plain["held_out"]  # such plans have the digests that they had without the field
-        return {"protocol": self.protocol, "kind": self.kind, **plain}
+        stated = {k: v for k, v in plain.items() if v not in (None, "") or k not in self.later}
+        return {"protocol": self.protocol, "kind": self.kind, **stated}
 
     def digest(self) -> str:
         """SHA-256 of the canonical JSON, hexadecimal: what the parties agree to."""

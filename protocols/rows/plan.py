@@ -11,14 +11,13 @@ Between `confirm` and `decrypt` the coordinator evaluates gradient and update: `
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.ckks.circuits.errors import MARGIN, error_std, few_margin, scatter
 from protocols.ckks.circuits.packing import Layout
 from protocols.ckks.circuits.rows import MASK_VALUE, RowUnits, iteration_levels
 from protocols.ckks.column_map import ColumnMap
@@ -26,17 +25,32 @@ from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.errors import ParameterError
 from protocols.models.model import Model
 from protocols.models.registry import model_named
-from protocols.numerics.approximation import Polynomial, is_symmetric, link_error, range_bound
-from protocols.numerics.slot_bounds import SlotBounds
+from protocols.numerics.approximation import Polynomial, is_symmetric
 from protocols.plan.circuit_plan import CircuitPlan, ColumnMaps, Packed, check_depth
+from protocols.plan.run_plan import Checks
 from protocols.privacy.laws.randomness import RandomSource
-from protocols.privacy.laws.shares import gaussian_shares
-from protocols.rows import slots as row_slots
 from protocols.rows.curvature import Curvature
-from protocols.steps.precondition import LEVELS, relative_error
+from protocols.steps.precondition import LEVELS
 from protocols.updates.registry import rounds_of, rule_from_dict
 from protocols.updates.update import Update
-from protocols.words import Fact, link_facts, number
+
+
+def check_rows(plan: RowsPlan) -> None:
+    """Levels, packing, and what is certified."""
+    if plan.privacy and plan.curvature is not None:
+        raise ParameterError(
+            f"privacy with update={plan.update['kind']!r}: its preconditioner depends on rows "
+            "and is not noised; take update gd or nag on whitened rows, which --update "
+            "quadratic-gd with an epsilon makes a plan of, or leave privacy out (--no-privacy)"
+        )
+    check_depth(plan, {"one iteration": plan.levels_of(plan.link, plan.rule) + REFRESH_TOWERS - 1})
+    _ = plan.layout
+    if plan.privacy and plan.fitted.numeric and not is_symmetric(plan.link):
+        raise ParameterError(
+            f"privacy with model={plan.model!r}: certificates are about labels, or links p "
+            "with p(z) + p(-z) = 1, and these are neither; leave privacy out (--no-privacy), "
+            "or take --model linear --protocol encrypted-rows"
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,30 +66,13 @@ class RowsPlan(CircuitPlan):
 
     kind: ClassVar[str] = "rows"
     gathered: ClassVar[str] = "copies"
-    states_whitening: ClassVar[bool] = True
+    checks: ClassVar[Checks] = (*CircuitPlan.checks, check_rows)
+    # Plans on encrypted rows stated that rows are not whitened.
+    later: ClassVar[tuple[str, ...]] = ("held_out", "moment_privacy")
 
     link: Polynomial
     update: Mapping[str, Any]
     features_per_ciphertext: int | None = None
-
-    def __post_init__(self) -> None:
-        CircuitPlan.__post_init__(self)
-        if self.privacy and self.curvature is not None:
-            raise ParameterError(
-                f"privacy with update={self.update['kind']!r}: its preconditioner depends on rows "
-                "and is not noised; take update gd or nag on whitened rows, which --update "
-                "quadratic-gd with an epsilon makes a plan of, or leave privacy out (--no-privacy)"
-            )
-        check_depth(
-            self, {"one iteration": self.levels_of(self.link, self.rule) + REFRESH_TOWERS - 1}
-        )
-        _ = self.layout
-        if self.privacy and self.fitted.numeric and not is_symmetric(self.link):
-            raise ParameterError(
-                f"privacy with model={self.model!r}: certificates are about labels, or links p "
-                "with p(z) + p(-z) = 1, and these are neither; leave privacy out (--no-privacy), "
-                "or take --model linear --protocol encrypted-rows"
-            )
 
     @staticmethod
     def levels_of(link: Polynomial, rule: Update) -> int:
@@ -133,6 +130,11 @@ class RowsPlan(CircuitPlan):
     def outputs(self) -> int | None:
         """1 target, None of a label; weights have shape (d, 1) or (d,)."""
         return 1 if self.fitted.numeric else None
+
+    @property
+    def noise_shape(self) -> tuple[int, ...]:
+        """Of every iteration, whose gradient has that of the weights."""
+        return (self.rounds, self.num_features)
 
     @property
     def layout(self) -> Layout:
@@ -208,23 +210,18 @@ class RowsPlan(CircuitPlan):
         """
         return self.privacy is not None and not is_symmetric(self.link)
 
+    def encode_targets(self, targets: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What owners encrypt of targets, shape (rows,)."""
+        return targets
+
     def encode(
         self, rows: NDArray[np.float64], targets: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """What owners encrypt of their rows, shape (rows, d), and targets, shape (rows,)."""
         rows, y = rows if self.whitening is None else self.whitening.encode(rows), targets.ravel()
-        return (rows * (2 * y - 1)[:, None], np.ones_like(y)) if self.signed else (rows, y)
-
-    def decode(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Weights of the owners' rows, from those of what is encrypted, shape (d,) or (d, c)."""
-        return weights if self.whitening is None else self.whitening.decode(weights.T).T
-
-    @property
-    def decoded_gain(self) -> float:
-        """The longest row of the whitening's matrix."""
-        if self.whitening is None:
-            return 1.0
-        return float(np.linalg.norm(np.array(self.whitening.matrix), axis=1).max())
+        if self.signed:
+            rows, y = rows * (2 * y - 1)[:, None], np.ones_like(y)
+        return rows, self.encode_targets(y)
 
     def encoded_norm(self, norm_bound: float) -> float:
         """Bound on the norm of what owners encrypt."""
@@ -239,80 +236,10 @@ class RowsPlan(CircuitPlan):
         """Weights are encrypted as w / R, R the link's radius."""
         return self.link.radius
 
-    def slot_bounds(self, norm_bound: float) -> SlotBounds:
-        """See `row_slots`."""
-        return row_slots.bounds(self, self.encoded_norm(norm_bound))
-
-    def iterate_error_std(self) -> float:
-        """All slots of an iterate hold weights."""
-        return self._error_std(1.0, 1.0, 0.0)
-
     @property
     def shown(self) -> NDArray[np.bool_]:
         """Slots of the weights."""
         return self.layout.heads(1.0) > 0
-
-    def shown_error_std(self) -> float:
-        """All that a head has, and the last refresh's roundings; see `model_error_std`."""
-        return self._error_std(1.0, 1.0, self._last(1.0), few_margin(self.num_features))
-
-    def model_error_std(self) -> float:
-        """Bound on the noise of the encrypted model before its decryption, per coefficient.
-
-        The last refresh adds one rounding for each part, and leaves of what was there before the
-        heads, S / B slots of S for each part; what the inverse's error makes is where a feature
-        is. Few slots, of two numbers each, scatter about their average, of which `error_std` has
-        MARGIN.
-        """
-        layout, count = self.layout, self.num_features
-        few = max(1.0, scatter(2 * count) / MARGIN)
-        heads = few * math.sqrt(layout.num_parts / layout.block_size)
-        features = few * math.sqrt(count / layout.num_slots)
-        return self._error_std(heads, features, self._last(few))
-
-    def _last(self, few: float) -> float:
-        # Columns hold noise as well, which the refresh sums up.
-        return math.sqrt(self.layout.num_parts) * (1 + MASK_VALUE * few)
-
-    def _error_std(self, rest: float, inverse: float, last: float, margin: float = MARGIN) -> float:
-        """last: roundings beside; rest, inverse: parts of what the inverse makes, and of all else.
-
-        Noise in a row moves its gradient by |q(z)| + |x| |q'(z)| |w| of it: `_row_gain`. One round
-        moves w / R by eta / (R N) times the sum over rows, in which it adds as sqrt(N). Noise in a
-        side column passes the refresh's mask, once.
-        """
-        rule = self.rule
-        moved = self.link.radius * math.sqrt(self.num_rows) * self.units.row_scale
-        side = MASK_VALUE * rule.noise_gain()
-        gain = rest * rule.noise_gain()
-        if self.curvature is not None:
-            relative = relative_error(self.curvature, self.ckks, len(self.members))
-            gain += inverse * rule.inverse_gain * relative / self.link.radius
-        return error_std(
-            self.ckks,
-            len(self.members),
-            rounding_gain=math.hypot(gain, last),
-            row_gain=rest * math.hypot(self._row_gain * rule.row_path / moved, side),
-            margin=margin,
-        )
-
-    @property
-    def _row_gain(self) -> float:
-        """Bound on |q| + |q'| R, for a sigmoid's polynomial 1/2 and about as much again."""
-        p, radius = self.link, self.link.radius
-        if is_symmetric(p):
-            return 1.0
-        values = (abs(end - p.coefficients[0]) for end in range_bound(p, -radius, radius))
-        slopes = map(abs, range_bound(p.derivative(), -radius, radius))
-        return max(values) + radius * max(slopes)
-
-    def draw_noise(self, randomness: RandomSource) -> NDArray[np.float64]:
-        """One party's noise on the mean gradient, shape (rounds, num_features).
-
-        The twin of a simulation draws the same from the same source.
-        """
-        sigma = self.privacy.sigma if self.privacy else 0.0
-        return gaussian_shares(sigma, self.split, self.rounds, self.model_size, randomness)
 
     def place(self, party: str, *values: NDArray[np.float64]) -> Packed:
         """Rows, row i into column i; side columns."""
@@ -320,30 +247,6 @@ class RowsPlan(CircuitPlan):
         data = layout.pack_rows(rows.reshape(-1, *layout.shape), self.party_index(party))
         slots = layout.pack_side(side.reshape(-1, *layout.shape))
         return {"ciphertexts": list(data)}, [*data.values(), *slots]
-
-    def figures(self) -> dict[str, Any]:
-        """Rule and polynomial, then the encryption."""
-        own = {"update": self.update["kind"], "degree": self.link.degree}
-        return {**own, **CircuitPlan.figures(self)}
-
-    def training_facts(self) -> Iterator[Fact]:
-        """Rule and polynomial."""
-        yield from self.whitening_facts()
-        yield from self.rule.facts()
-        yield from self.fitted.facts()
-        if self.signed:
-            yield (
-                "Saturation",
-                number(1 - self.link.coefficients[0]),
-                "about the most that the label of one row says, however wrong the model is about "
-                "it: less noise hides less",
-            )
-            error = link_error(self.link, self.link.radius)
-            yield from link_facts(self.link, error, "sigmoid above 0 and 1/2 below", "probability")
-            return
-        if self.link.degree > 1:
-            error = self.fitted.link_error(self.link)
-            yield from link_facts(self.link, error, *self.fitted.stand_in)
 
 
 def _largest_factor(rule: Update) -> float:

@@ -15,12 +15,10 @@ from typing import Protocol as Interface
 from protocols.ckks.circuits.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.evaluation import CkksContext, unload
 from protocols.exchange.messages import Exchange
-from protocols.gram.training import GramCircuit
 from protocols.names import ENCRYPTED_ROWS
 from protocols.plan.circuit_plan import CircuitPlan
+from protocols.plan.kinds import circuit_kind_of
 from protocols.plan.protocol import Protocol, Step, Watch, Weights
-from protocols.rows.lffr_training import LffrCircuit
-from protocols.rows.training import RowsCircuit
 from protocols.steps import contribute, cover, decrypt, keygen, refresh, second_moment, workers
 from protocols.steps.confirmed import View
 from protocols.steps.contribute import Opened
@@ -160,7 +158,7 @@ STEPS = (
 
 
 class Circuit(Interface):
-    """What a kind of plan computes of what parties encrypt (`CircuitPlan.pack`)."""
+    """What a kind of plan computes of what parties encrypt (`CircuitPlan.place`)."""
 
     def evaluator(self, context: CkksContext) -> Evaluator:
         """Evaluates it; the evaluation keys are loaded."""
@@ -181,19 +179,10 @@ class Circuit(Interface):
         ...
 
 
-CIRCUITS: Mapping[str, Callable[[Any], Circuit]] = {
-    "rows": RowsCircuit,
-    "model": RowsCircuit,
-    "model-lffr": RowsCircuit,
-    "gram": GramCircuit,
-    "lffr": LffrCircuit,
-}
-"""By kind of plan."""
-
-
 def circuit_of(plan: CircuitPlan) -> Circuit:
     """The circuit of a plan."""
-    return CIRCUITS[plan.kind](plan)
+    found: Circuit = circuit_kind_of(plan).circuit(plan)
+    return found
 
 
 def joint_keys(

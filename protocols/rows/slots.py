@@ -362,8 +362,8 @@ def norms(course: Course) -> tuple[Norms, ...]:
 
 
 def bounds(plan: RowsPlan, norm_bound: float) -> SlotBounds:
-    """Of a plan, for what is encrypted, of norm at most `norm_bound`."""
-    return bounds_of(plan, _course(plan, norm_bound))
+    """Of a plan, for rows of norm at most `norm_bound`."""
+    return bounds_of(plan, _course(plan, plan.encoded_norm(norm_bound)))
 
 
 def bounds_of(plan: RowsPlan, course: Course) -> SlotBounds:

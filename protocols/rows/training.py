@@ -39,7 +39,7 @@ Progress = Callable[[int], None]
 class RowsCircuit:
     """Gradient training on encrypted rows: a `encrypted_rows.Circuit`."""
 
-    def __init__(self, plan: RowsPlan) -> None:
+    def __init__(self, plan: Any) -> None:
         self._plan = plan
 
     def evaluator(self, context: CkksContext) -> Evaluator:

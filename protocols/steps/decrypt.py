@@ -31,6 +31,7 @@ from protocols.ckks.transform import to_slots
 from protocols.errors import ProtocolError
 from protocols.exchange.messages import Body, Exchange
 from protocols.numerics.slot_bounds import LARGEST_SLOT
+from protocols.plan import kinds
 from protocols.plan.circuit_plan import CircuitPlan
 from protocols.plan.protocol import Request
 from protocols.steps.rounds import Hold
@@ -46,7 +47,10 @@ DIVERGED = (
 
 def flooding_of(plan: CircuitPlan) -> Flooding:
     """Every party's flooding noise: tau = 2 with cover (see `cover`)."""
-    errors = plan.shown_error_std(), plan.model_error_std()
+    errors = (
+        kinds.shown_error_std(plan),
+        kinds.model_error_std(plan),
+    )
     return Flooding.of(plan.shown, plan.ckks.ring_dim, *errors, plan.decryptions)
 
 

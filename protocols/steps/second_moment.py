@@ -37,12 +37,11 @@ from protocols.errors import MessageError, PolicyError, ProtocolError
 from protocols.exchange.labels import OPENING_KEY
 from protocols.exchange.messages import COORDINATOR, Body, Exchange, decode, to_everyone
 from protocols.numerics.whitening import ROUNDING
-from protocols.plan.kinds import plan_from_dict
+from protocols.plan.kinds import only, plan_from_dict
 from protocols.plan.protocol import BEFORE, Request
 from protocols.plan.run_plan import RunPlan
 from protocols.privacy.loss.accounting import GaussianEvent
 from protocols.steps import agree
-from protocols.sums.objectives import MomentObjective
 from protocols.sums.plan import GradientPlan
 
 STEP, ROUND, SEAL = "second-moment", "round/0", "rows"
@@ -83,12 +82,12 @@ class Evidence:
         if not isinstance(fields, dict) or not isinstance(seeds, dict):
             raise MessageError(f"step {STEP!r}: plan or seeds are missing")
         plan = plan_from_dict(fields)
-        if not isinstance(plan, GradientPlan) or not isinstance(plan.task, MomentObjective):
+        if not plan.sums_moment:
             raise MessageError(f"step {STEP!r}: the plan is not one of a second moment")
         order = [(step, name) for step in SHOWN for name in plan.names]
         if len(order) != len(body.blobs):
             raise MessageError(f"step {STEP!r}: {len(body.blobs)} replies, {len(order)} are due")
-        return cls(plan, seeds, dict(zip(order, body.blobs, strict=True)))
+        return cls(only(GradientPlan, plan), seeds, dict(zip(order, body.blobs, strict=True)))
 
     def opened(self) -> tuple[Array, dict[str, str]]:
         """The noisy second moment, shape (d, d), and every party's seal of its rows.

@@ -10,7 +10,7 @@ contributes is in `objectives`. Error of an aggregate: `AggregateParameters.erro
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -28,7 +28,7 @@ from protocols.exchange.messages import Body, Exchange, to_everyone
 from protocols.models.registry import MODELS, model_named
 from protocols.names import SECURE_AGGREGATION, check_colluders_of_sums
 from protocols.plan.protocol import Request
-from protocols.plan.run_plan import RunPlan
+from protocols.plan.run_plan import Checks, RunPlan
 from protocols.privacy.certificates.sums import SumSetting
 from protocols.privacy.laws.grid import NoiseGrid
 from protocols.privacy.laws.noise import NOISE_TAIL, Noise
@@ -44,13 +44,52 @@ from protocols.sums.objectives import (
 from protocols.sums.one_sum import OneSum
 from protocols.updates.registry import rounds_of, rule_from_dict
 from protocols.updates.update import Update
-from protocols.words import ATTACK, Fact, number, size
 
 Vector = NDArray[np.float64]
 ROUNDING_OF_SUM = 1e-3
 """Of epsilon, that a second moment leaves of what it announces where nothing follows with noise."""
 ROUNDING = 1e-10
 """Relative slack of the scale of rows; `DualParty` allows ten times as much."""
+
+
+def check_sums(plan: GradientPlan) -> None:
+    """Cipher, weights, noise, what is summed."""
+    if plan.cipher.parties != len(plan.members):
+        raise ParameterError(
+            f"cipher.parties={plan.cipher.parties} is not the number of members, "
+            f"{len(plan.members)}"
+        )
+    if plan.length < 1:
+        raise ParameterError(f"length={plan.length} is below 1")
+    _ = plan.noise, plan.rule
+    # One owner's weight beside tiny ones opens this owner's own sum.
+    equal = (1 / len(plan.members),) * len(plan.members)
+    if plan.weights and plan.weights != equal:
+        raise ParameterError(
+            f"weights from {min(plan.weights):g} to {max(plan.weights):g}, "
+            f"{len(plan.weights)} of them: parties weigh by their rows (none are stated) or "
+            f"all the same, {equal[0]:g} each of {len(equal)}"
+        )
+    if plan.privacy:
+        check_colluders_of_sums(plan.privacy.colluders, len(plan.members))
+    if bool(plan.noise_scales) != (plan.privacy is not None):
+        raise ParameterError("noise_scales and privacy go together: give both or none")
+    if plan.noise_scales and len(plan.noise_scales) != len(plan.queries):
+        raise ParameterError(
+            f"noise_scales has {len(plan.noise_scales)} entries for {len(plan.queries)} queries"
+        )
+    if not all(0 < scale < math.inf for scale in plan.noise_scales):
+        raise ParameterError("noise_scales: every entry must be finite and positive")
+    task = plan.task
+    if isinstance(task, OneSum):
+        _check_sum(plan, task)
+    elif plan.outputs > 1 and plan.length != plan.num_features * plan.outputs:
+        raise ParameterError(
+            f"length={plan.length} is not {plan.num_features} features by {plan.outputs} classes"
+        )
+    if plan.privacy:
+        _ = plan.sum_setting()  # refuses what no certificate can be about
+    _check_range(plan)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,6 +108,7 @@ class GradientPlan(RunPlan):
     kind: ClassVar[str] = "gradients"
     protocol: ClassVar[str] = SECURE_AGGREGATION
     gathered: ClassVar[str] = "sums"
+    checks: ClassVar[Checks] = (*RunPlan.checks, check_sums)
 
     cipher: AggregateParameters
     objective: Mapping[str, Any]
@@ -77,54 +117,6 @@ class GradientPlan(RunPlan):
     weights: tuple[float, ...] = ()
     mechanism: str = "gaussian"
     noise_scales: tuple[float, ...] = ()
-
-    def __post_init__(self) -> None:
-        RunPlan.__post_init__(self)
-        if self.cipher.parties != len(self.members):
-            raise ParameterError(
-                f"cipher.parties={self.cipher.parties} is not the number of members, "
-                f"{len(self.members)}"
-            )
-        if self.length < 1:
-            raise ParameterError(f"length={self.length} is below 1")
-        _ = self.noise, self.rule
-        # One owner's weight beside tiny ones opens this owner's own sum.
-        equal = (1 / len(self.members),) * len(self.members)
-        if self.weights and self.weights != equal:
-            raise ParameterError(
-                f"weights from {min(self.weights):g} to {max(self.weights):g}, "
-                f"{len(self.weights)} of them: parties weigh by their rows (none are stated) or "
-                f"all the same, {equal[0]:g} each of {len(equal)}"
-            )
-        if self.privacy:
-            check_colluders_of_sums(self.privacy.colluders, len(self.members))
-        if bool(self.noise_scales) != (self.privacy is not None):
-            raise ParameterError("noise_scales and privacy go together: give both or none")
-        if self.noise_scales and len(self.noise_scales) != len(self.queries):
-            raise ParameterError(
-                f"noise_scales has {len(self.noise_scales)} entries for {len(self.queries)} queries"
-            )
-        if not all(0 < scale < math.inf for scale in self.noise_scales):
-            raise ParameterError("noise_scales: every entry must be finite and positive")
-        task = self.task
-        if isinstance(task, OneSum):
-            _check_sum(self, task)
-        elif self.outputs > 1 and self.length != self.num_features * self.outputs:
-            raise ParameterError(
-                f"length={self.length} is not {self.num_features} features by {self.outputs} "
-                "classes"
-            )
-        if self.privacy:
-            _ = self.sum_setting()  # refuses what no certificate can be about
-        _check_range(self)
-
-    @property
-    def released(self) -> str:
-        """Every sum."""
-        if isinstance(self.task, OneSum):
-            return self.task.released
-        noisy = "noisy " if self.privacy else ""
-        return f"the {noisy}sum of every round, and so the coefficients after every iteration"
 
     def drops(self, term: str) -> str:
         """Row by row the objective is weighted and shifted; the others say what they drop."""
@@ -139,26 +131,15 @@ class GradientPlan(RunPlan):
         own = self.privacy.epsilon if self.privacy else None
         return getattr(self.task, "epsilon_in_all", own) if self.privacy else None
 
-    def remarks(self) -> Iterator[str]:
-        """What parties count, what follows, and whose part is opened alone."""
-        task, own = self.task, self.privacy.epsilon if self.privacy else math.inf
-        if isinstance(task, MomentObjective) and own * (1 + ROUNDING_OF_SUM) >= task.epsilon_in_all:
-            yield (
-                "a training without noise is to follow on rows that it whitens, for which you are "
-                "asked again, and asked to accept exact sums"
-            )
-        elif isinstance(task, OneSum):
-            yield from task.remarks()
-        else:
-            what = "the same, whatever their rows" if self.weights else "as their rows"
-            yield f"in every sum, parties count {what}"
-        if self.alone:
-            yield f"a table of the rows of each of {', '.join(self.alone)} alone is opened"
-
     @property
     def judges(self) -> bool:
         """Whether its sum does."""
         return isinstance(self.task, OneSum) and self.task.judges
+
+    @property
+    def sums_moment(self) -> bool:
+        """By its objective."""
+        return isinstance(self.task, MomentObjective)
 
     @property
     def alone(self) -> tuple[str, ...]:
@@ -307,40 +288,6 @@ class GradientPlan(RunPlan):
             return exact
         bits = self.grid(t).granularity_bits
         return Exact(self.on_grid(t, exact) + np.ldexp(noise, bits).astype(np.int64), bits)
-
-    def figures(self) -> dict[str, Any]:
-        """Rule and encryption."""
-        return {
-            "update": self.update["kind"],
-            "ring_dim": self.cipher.ring_dim,
-            "scale_bits": self.cipher.scale_bits,
-            "log_q": round(math.log2(self.cipher.modulus), 2),
-        }
-
-    def facts(self) -> Iterator[Fact]:
-        """Secure aggregation and the rule."""
-        cipher, clip = self.cipher, self.objective.get("clip")
-        yield "Security", f"{self.security_bits} bits", ATTACK
-        yield "Ring dimension n", f"{cipher.ring_dim:,}", "values that one ring element carries"
-        yield (
-            "log₂ Q",
-            f"{math.log2(cipher.modulus):.1f} bits",
-            "size of the modulus: range of a sum, its precision and the encryption noise",
-        )
-        yield (
-            "Error of a sum",
-            number(cipher.error_bound),
-            "bound on what encryption changes, per coordinate of an opened sum",
-        )
-        yield (
-            "Message",
-            size(cipher.num_bytes(self.length)),
-            "what one party sends in a round, beside its frame",
-        )
-        if isinstance(clip, (int, float)):
-            yield "Clip", number(clip), "bound on the norm of every row's part of a sum"
-        yield "Values per round", f"{self.length:,}", "length of the vector that is summed"
-        yield from self.rule.facts()
 
 
 def _check_sum(plan: GradientPlan, task: OneSum) -> None:

@@ -193,5 +193,7 @@ def rest_works(room: Room, tests: Sequence[str] = ("tests",), *more: str) -> Non
     with removed(room) as copy:
         kept = [path for path in tests if (copy / path).exists()]
         single = (f"--deselect={name}" for name in whole(room).tests if "::" in name)
+        if room.called:
+            more = (*more, "-k", f"not {room.called}")
         options = ("-q", "-p", "no:cacheprovider", f"--ignore={HERE}", *single, *more)
         run(copy, "-c", BOTH, *DEMO, "--", *options, *kept)

@@ -13,8 +13,8 @@ class Room:
     has: its files, and folders with all below them, as globs; lines: of its registries, by file:
     each text stands in one line there, which goes; tests: its own, as `has`, or FILE::NAME; edges:
     files of the rest that import it for `reason`, others may as well; where there are any, the room
-    cannot be removed yet. studied: papers and studies are about it, so that the laboratory goes
-    along.
+    cannot be removed yet. called: in names of tests of all rooms, those that are about it. studied:
+    papers and studies are about it, so that the laboratory goes along.
     """
 
     has: tuple[str, ...]
@@ -22,6 +22,7 @@ class Room:
     tests: tuple[str, ...] = ()
     edges: tuple[str, ...] = ()
     reason: str = ""
+    called: str = ""
     studied: bool = False
 
 
@@ -131,18 +132,47 @@ ROOMS: Mapping[str, Room] = {
     "lffr": Room(
         has=(
             "protocols/models/lffr.py",
-            "protocols/model/lffr_plan.py",
-            "protocols/rows/lffr_*.py",
+            "protocols/lffr",
             "protocols/ckks/circuits/lffr.py",
+            "protocols/privacy/calibrate/lffr.py",
             "protocols/privacy/certificates/lffr.py",
             "sims/lffr_twin.py",
         ),
-        edges=(
-            "protocols/ckks/circuits/rows_at_home.py",
-            "protocols/privacy/calibrate/regression.py",
-            "sims/twins.py",
+        lines={
+            "protocols/models/registry.py": ('"lffr": "lffr.Lffr"',),
+            "protocols/plan/kinds.py": ('"lffr": "protocols.', '"model-lffr": "protocols.'),
+            "protocols/privacy/calibrate/calibration.py": (
+                '"lffr:draft_lffr"',
+                '"lffr:draft_at_home"',
+            ),
+            "protocols/privacy/certificates/mechanism.py": ('"lffr": "lffr"',),
+            "sims/twins.py": ('"sims.lffr_twin:twin"',),
+            # Tests that are run on all kinds of plans.
+            "tests/ciphercohort/job/test_rates_and_floors.py": ("import CURVATURE",),
+            "tests/ciphercohort/verify/test_regression_run.py": ("import largest_lffr_rate",),
+            "tests/parties/test_private_refusals.py": ("import lffr_session as lffr_cases",),
+            "tests/protocols/model/test_linear_at_home.py": (
+                "import LffrModelPlan",
+                "import PAPER_LINK",
+            ),
+            "tests/protocols/numerics/test_approximation.py": ("import PAPER_LINK",),
+            "tests/protocols/numerics/test_arithmetic.py": ("import LffrPlan",),
+            "tests/protocols/numerics/test_slot_bounds.py": ("import lffr_session",),
+            "tests/support/sessions.py": (
+                "import LffrModelPlan",
+                "import PAPER_LINK",
+                "import LffrPlan",
+                "import make_plan as make_lffr_plan",
+            ),
+        },
+        tests=(
+            "tests/protocols/ckks/circuits/test_lffr_*.py",
+            "tests/protocols/lffr_session.py",
+            "tests/protocols/models/test_lffr.py",
+            "tests/protocols/privacy/certificates/test_lffr_certificate.py",
+            "tests/protocols/rows/test_lffr*.py",
         ),
-        reason="choice of plan, circuit and twin stand in files with those of other regressions",
+        called="lffr",
         studied=True,
     ),
     "gram": Room(
@@ -150,10 +180,22 @@ ROOMS: Mapping[str, Room] = {
             "protocols/gram",
             "protocols/ckks/circuits/gram*.py",
             "protocols/models/gram_models.py",
+            "protocols/privacy/calibrate/gram.py",
             "protocols/privacy/certificates/gram.py",
+            "sims/gram_twin.py",
         ),
-        edges=("protocols/privacy/calibrate/regression.py", "sims/twins.py"),
-        reason="choice of plan and twin stand in files with those of LFFR",
+        lines={
+            "protocols/plan/kinds.py": ('"gram": "protocols.',),
+            "protocols/privacy/calibrate/calibration.py": (
+                'f"linear {ENCRYPTED_ROWS}"',
+                'f"improved-lffr {ENCRYPTED_ROWS}"',
+            ),
+            "protocols/privacy/calibrate/whitened.py": ('"gram:draft_whitened"',),
+            "protocols/privacy/certificates/mechanism.py": ('"gram": "gram"',),
+            "sims/twins.py": ('"sims.gram_twin:twin"',),
+        },
+        edges=("tests/support/sessions.py",),
+        reason="nothing of the product: tests of all kinds of plans and of linear models run it",
         studied=True,
     ),
     "cover": Room(
@@ -162,8 +204,8 @@ ROOMS: Mapping[str, Room] = {
             "protocols/steps/cover.py",
             "ciphercohort/results/cover_words.py",
         ),
-        edges=("parties/kernel/keys/key_share.py", "protocols/rows/protocol.py"),
-        reason="a key share is split where it is, and the steps of encrypted rows list it",
+        edges=("parties/kernel/run.py", "protocols/rows/protocol.py"),
+        reason="the kernel's run opens it by name, and the steps of encrypted rows list it",
     ),
     "whitening": Room(
         has=(

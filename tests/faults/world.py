@@ -29,6 +29,7 @@ from parties.agent.settings import Settings as PartySettings
 from parties.agent.setup import init_party
 from parties.agent.store import STATE as SEALED
 from parties.reader.schema import Label, Schema
+from protocols.plan.kinds import with_slot_bound
 from protocols.plan.run_plan import Member
 from protocols.rows.plan import RowsPlan
 from tests.faults import roles
@@ -195,13 +196,16 @@ def _template(settings: Settings) -> RowsPlan:
         Member(name=name, rows=card.rows, verify_key=card.identity, commitment="00" * 32)
         for name, card in cards.items()
     )
-    return make_plan(
-        rows=ROWS,
-        features=FEATURES,
-        rounds=2,
-        degree=3,
-        update="gd",
-        ring_dim=512,
-        members=members,
-        schema={"digest": cards[NAMES[0]].schema},
-    ).with_slot_bound(FEATURES**0.5)
+    return with_slot_bound(
+        make_plan(
+            rows=ROWS,
+            features=FEATURES,
+            rounds=2,
+            degree=3,
+            update="gd",
+            ring_dim=512,
+            members=members,
+            schema={"digest": cards[NAMES[0]].schema},
+        ),
+        FEATURES**0.5,
+    )

@@ -17,7 +17,7 @@ from parties.verifier.party import Party
 from parties.verifier.recompute import recompute
 from protocols.ckks.circuits.rows import iteration_levels
 from protocols.errors import ParameterError, PolicyError, ProtocolError
-from protocols.plan.kinds import plan_from_dict
+from protocols.plan.kinds import plan_from_dict, with_slot_bound
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.calibrate.rows import RowsChoice, choose_rows
 from protocols.privacy.loss.ledger import Ledger
@@ -195,7 +195,7 @@ def session(path: Path, budget_epsilon: float = 1.0, change: Any = None) -> Sess
     def certified_plan(members: Any) -> RowsPlan:
         plan = certify(build(members))
         changed = plan if change is None else change(plan)
-        made.plan = changed.with_slot_bound(NORM)
+        made.plan = with_slot_bound(changed, NORM)
         return made.plan
 
     made.coordinator._make_plan = certified_plan

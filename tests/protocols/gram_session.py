@@ -18,10 +18,11 @@ from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.parameters import DECRYPTION_TOWERS, CkksParameters
 from protocols.exchange.messages import Body, Exchange
 from protocols.gram.contributions import UNIT, GramTask, collect, pack, row_sum_bound
-from protocols.gram.training import gram_evaluator, model_error_std, refresh_schedule, train_gram
+from protocols.gram.errors import model_error_std
+from protocols.gram.training import gram_evaluator, refresh_schedule, train_gram
 from protocols.steps import decrypt
 from protocols.steps.contribute import contribution
-from sims.regression_twin import run_gram_twin
+from sims.gram_twin import run_gram_twin
 from tests.support.exact import product
 from tests.support.helpers import Floats, drive, party_names
 from tests.support.joint import JointKeys, Uncommitted, refreshing, run_ceremony, uncommitted

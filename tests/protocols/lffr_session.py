@@ -9,10 +9,10 @@ import numpy as np
 
 from protocols.ckks.circuits.lffr import LFFR_LEVELS
 from protocols.ckks.parameters import CkksParameters
+from protocols.lffr.plan import LffrPlan, fixed_hessian_of
 from protocols.models.lffr import PAPER_LINK
 from protocols.plan.run_plan import Member
 from protocols.rows.curvature import largest_row_sum
-from protocols.rows.lffr_plan import LffrPlan, fixed_hessian_of
 from tests.support import exact
 from tests.support.helpers import Floats, party_names
 from tests.support.joint import Released, encrypted_weights, joint_keys

@@ -22,6 +22,7 @@ from protocols.ckks.circuits.choice import choose_parameters
 from protocols.ckks.circuits.side_by_side import Parts
 from protocols.model import protocol as encrypted_model
 from protocols.model.plan import ModelPlan
+from protocols.plan import kinds
 from protocols.rows.plan import RowsPlan
 from protocols.steps import decrypt
 from tests.support import exact, helpers
@@ -110,7 +111,7 @@ def main() -> None:
         std, plan = spread(lambda: make_session(**given), a.runs)
     print(
         f"{vars(a)}: K = {plan.ckks.num_special_towers}, noise {std:.1f}, "
-        f"sigma_e {plan.model_error_std():.1f}, ratio {std / plan.model_error_std():.3f}"
+        f"sigma_e {kinds.model_error_std(plan):.1f}, ratio {std / kinds.model_error_std(plan):.3f}"
     )
 
 

@@ -22,7 +22,8 @@ from protocols.exchange.labels import commit_of
 from protocols.exchange.messages import Ask, Body, Envelope, decode, digest, encode, public_bytes
 from protocols.exchange.transcript import Transcript
 from protocols.gram.plan import GramPlan
-from protocols.model.lffr_plan import LffrModelPlan
+from protocols.lffr.home_plan import LffrModelPlan
+from protocols.lffr.plan import LffrPlan
 from protocols.model.plan import ModelPlan
 from protocols.models.lffr import PAPER_LINK
 from protocols.numerics.whitening import whiten
@@ -31,7 +32,6 @@ from protocols.plan.run_plan import PrivacyPlan
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.calibrate.whitened import moment_plan
 from protocols.rows.curvature import Curvature, largest_row_sum
-from protocols.rows.lffr_plan import LffrPlan
 from protocols.steps.second_moment import SHOWN, Evidence
 from protocols.sums.objectives import RowObjective
 from protocols.sums.plan import GradientPlan

@@ -13,7 +13,7 @@ variance of a rescaling and mean zero, as `evaluation` makes sure of; groups of 
 round independently, as their encryptions do, or as `parties.kernel.model.clear_rows` makes sure of.
 
 An encrypted model counts the noise of its gradients, with a margin of 2 for the rule's own path
-(`ModelPlan.model_error_std`). Elsewhere MARGIN covers what is smaller: the columns' noise that a
+(`protocols.model.errors`). Elsewhere MARGIN covers what is smaller: the columns' noise that a
 refresh sums up, key switches, digits of its mask. Either is an estimate that tests compare with
 measurements, not a proof. Random rows stay below 0.6 of it, from 2 to 200 rows, 1 to 40 columns,
 degrees 3 to 15 and all rules. So do rows that are all alike, one or several groups of them in each

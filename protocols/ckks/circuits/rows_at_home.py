@@ -10,10 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.ckks.circuits.lffr import LFFR_LEVELS, cubic
 from protocols.ckks.circuits.rows import REFRESH_LEVEL, RowUnits
 from protocols.ckks.factored import Link
-from protocols.ckks.lffr import lffr_slope
 from protocols.numerics.approximation import Polynomial
 from protocols.updates.update import Update
 
@@ -27,29 +25,18 @@ def levels(link: Polynomial, rule: Update) -> int:
     return max(1 + own + 1, REFRESH_LEVEL + rule.levels() + 1)
 
 
-def lffr_levels(rule: Update) -> int:
-    """The same of LFFR."""
-    return max(LFFR_LEVELS, REFRESH_LEVEL + rule.levels() + 1)
-
-
 Slope = Callable[[RowUnits, Any], Any]
 """What weighted rows are multiplied by, of z'."""
 
 
-def steepest(units: RowUnits, z: Any) -> Any:
-    """LFFR's slope of a row whose target is 0; that of 1 is the same at -z."""
-    link = Link.of(units.link.coefficients)
-    return lffr_slope(link, z, lambda t: t + 0.5 / cubic(units.link)[0])
+def quotient(units: RowUnits, z: Any) -> Any:
+    """q(z') / A, the link's."""
+    return Link.of(units.link.coefficients).quotient(z)[1]
 
 
 @lru_cache(maxsize=64)
-def rounding_gain(
-    units: RowUnits, slope: Slope = lambda units, z: Link.of(units.link.coefficients).quotient(z)[1]
-) -> float:
-    """Std of the noise of q(z') / A, largest of |z| <= R, in noises of one rescaling, as z' has.
-
-    slope: in its place.
-    """
+def rounding_gain(units: RowUnits, slope: Slope) -> float:
+    """Std of the noise of a slope, largest of |z| <= R, in noises of one rescaling, as z' has."""
     c = units.row_scale
     t: Array = np.linspace(-c, c, 1001).astype(np.float64)
     found: _Rounded = slope(units, _Rounded(t, {object(): np.ones_like(t)}))
@@ -70,7 +57,7 @@ class _Rounded:
         left, right = self.slopes, other.slopes
         slopes = {
             source: self.value * right.get(source, 0.0) + other.value * left.get(source, 0.0)
-            for source in left.keys() | right.keys()
+            for source in {**left, **right}  # in order: owners' figures agree bit for bit
         }
         # The product is rescaled.
         slopes[object()] = np.ones_like(self.value)

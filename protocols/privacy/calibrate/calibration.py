@@ -1,11 +1,12 @@
 """The one way to a plan: simulation, deployment and planner ask `calibrate`.
 
-Another protocol is one function from (figures, wanted) to a `Draft`, and one line of KINDS.
+Another kind is one function from (figures, wanted) to a `Draft`, and one line of KINDS.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import pkgutil
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from protocols.errors import ParameterError, PrivacyError
@@ -15,9 +16,6 @@ from protocols.plan.run_plan import Member, RunPlan
 from protocols.privacy.calibrate.figures import Draft, PublicFigures, Wanted
 from protocols.privacy.calibrate.options import QUIET, check_options
 from protocols.privacy.calibrate.pace import pace
-from protocols.privacy.calibrate.regression import draft_gram, draft_lffr
-from protocols.privacy.calibrate.rows import draft_linear, draft_poisson, draft_rows
-from protocols.privacy.calibrate.sums import draft_ridge, draft_sums
 from protocols.privacy.calibrate.whitened import (
     MOST_FEATURES,
     RULES,
@@ -30,25 +28,23 @@ from protocols.privacy.certificates.certificate import Certificate
 from protocols.privacy.certificates.mechanism import Mechanism
 from protocols.sums.plan import GradientPlan
 
-
-def _linear(figures: PublicFigures, wanted: Wanted) -> Draft:
-    """From sums of products, unless rows stay home."""
-    own = {ENCRYPTED_MODEL: draft_linear, SECURE_AGGREGATION: draft_ridge}
-    return own.get(wanted.protocol, draft_gram)(figures, wanted)
-
-
-KINDS: Mapping[str, Callable[[PublicFigures, Wanted], Draft]] = {
-    "linear": _linear,
-    "improved-lffr": _linear,
-    "lffr": draft_lffr,
-    "poisson": draft_poisson,
-    "softmax": draft_sums,
-    "one-vs-rest": draft_sums,
-    ENCRYPTED_ROWS: draft_rows,
-    ENCRYPTED_MODEL: draft_rows,
-    SECURE_AGGREGATION: draft_sums,
+KINDS: Mapping[str, str] = {
+    f"linear {ENCRYPTED_ROWS}": "gram:draft_gram",
+    f"linear {ENCRYPTED_MODEL}": "rows:draft_linear",
+    f"linear {SECURE_AGGREGATION}": "sums:draft_ridge",
+    f"improved-lffr {ENCRYPTED_ROWS}": "gram:draft_gram",
+    f"improved-lffr {ENCRYPTED_MODEL}": "rows:draft_linear",
+    f"improved-lffr {SECURE_AGGREGATION}": "sums:draft_ridge",
+    f"lffr {ENCRYPTED_ROWS}": "lffr:draft_lffr",
+    f"lffr {ENCRYPTED_MODEL}": "lffr:draft_at_home",
+    "poisson": "rows:draft_poisson",
+    "softmax": "sums:draft_sums",
+    "one-vs-rest": "sums:draft_sums",
+    f"logistic {ENCRYPTED_ROWS}": "rows:draft_rows",
+    f"logistic {ENCRYPTED_MODEL}": "rows:draft_rows",
+    f"logistic {SECURE_AGGREGATION}": "sums:draft_sums",
 }
-"""By model, or of logistic models by protocol."""
+"""By model and protocol, or one of them; loaded when asked for."""
 USUAL_MOMENT = 1.0
 """Epsilon of a second moment that is for a training without noise."""
 WHITENED = "quadratic-gd"
@@ -154,8 +150,11 @@ def _drafted(
 ) -> tuple[Draft, GradientPlan | None]:
     """The plan, and the run that has to come before it; moment: what that one has opened."""
     if not _whitens(wanted):
-        kind = wanted.protocol if wanted.model == "logistic" else wanted.model
-        return KINDS[kind](figures, wanted), None
+        home = KINDS.get(f"{wanted.model} {wanted.protocol}") or KINDS.get(wanted.model)
+        if home is None:
+            raise ParameterError(f"model={wanted.model!r} is not of protocol {wanted.protocol}")
+        draft: Draft = pkgutil.resolve_name(f"protocols.privacy.calibrate.{home}")(figures, wanted)
+        return draft, None
     if moment is not None:
         return draft_whitened(figures, wanted, moment, opened=True), None
     first = moment_plan(figures, wanted)

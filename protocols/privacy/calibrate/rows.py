@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 from protocols.ckks.circuits.choice import choose_parameters
-from protocols.costs.layout import cheapest_layout
+from protocols.costs.counts import cheapest_layout
 from protocols.errors import ParameterError
 from protocols.model.plan import ModelPlan
 from protocols.models.poisson import Poisson
@@ -15,6 +15,7 @@ from protocols.models.registry import model_named
 from protocols.names import ENCRYPTED_MODEL
 from protocols.numerics import arithmetic
 from protocols.numerics.approximation import Approximation
+from protocols.plan.kinds import with_slot_bound
 from protocols.plan.run_plan import PrivacyPlan
 from protocols.privacy.calibrate.figures import Draft, PublicFigures, Wanted
 from protocols.privacy.calibrate.pace import DEGREE, pace
@@ -175,7 +176,7 @@ def with_least_offset(plan: RowsPlan, figures: PublicFigures) -> RowsPlan:
     """
     for halvings in range(1, HALVINGS + 1):
         rule: Any = replace(plan.rule, curvature=curvature_of(figures, halvings))  # type: ignore[type-var]
-        finer = replace(plan, update=rule.to_dict()).with_slot_bound(figures.norm_bound)
+        finer = with_slot_bound(replace(plan, update=rule.to_dict()), figures.norm_bound)
         if release_error_std(finer) > RELEASED:
             break
         plan = finer
@@ -272,10 +273,9 @@ def laid_out(plan: Plan, figures: PublicFigures, wanted: Wanted) -> Plan:
         ParameterError: batches that take every row.
     """
     plan = cheapest_layout(plan, wanted.bandwidth * 1e6)
-    stochastic = isinstance(plan, ModelPlan) and plan.is_stochastic
-    if stochastic and plan.layout.rows_by_party == figures.rows_by_party:
+    if plan.is_stochastic and plan.layout.rows_by_party == figures.rows_by_party:
         raise ParameterError(
             f"batches={wanted.batches}: every party's rows fit one group of "
             f"{plan.layout.block_size:,}, which costs the same with fewer of them: leave it out"
         )
-    return plan.with_slot_bound(figures.norm_bound)
+    return with_slot_bound(plan, figures.norm_bound)

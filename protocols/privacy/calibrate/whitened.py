@@ -7,6 +7,7 @@ any, `expected_moment` stands for it.
 from __future__ import annotations
 
 import math
+import pkgutil
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -15,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.errors import ParameterError, PrivacyError
-from protocols.gram.plan import GramPlan
 from protocols.models.registry import model_named
 from protocols.names import DEFAULT_COLLUDERS, ENCRYPTED_ROWS
 from protocols.numerics import arithmetic
@@ -32,7 +32,6 @@ from protocols.plan.run_plan import PrivacyPlan
 from protocols.privacy.calibrate.figures import Draft, PublicFigures, Wanted
 from protocols.privacy.calibrate.one_sum import plan_sum, whole_mu
 from protocols.privacy.calibrate.pace import DEGREE, SHARE, pace
-from protocols.privacy.calibrate.regression import draft_gram
 from protocols.privacy.calibrate.rows import (
     DEFAULT_DEGREE,
     DEFAULT_RADIUS,
@@ -54,6 +53,10 @@ from protocols.updates.update import Update
 
 Array = NDArray[np.float64]
 
+SUMMED = {
+    ENCRYPTED_ROWS: "gram:draft_whitened",
+}
+"""Of numeric models: protocols that train on sums."""
 RULES = {"quadratic-gd": "ridge", "quadratic-nag": "nag"}
 """Updates that are private by whitening, and what steps on whitened rows."""
 FAILURE_SHARE = 2.0**-6
@@ -71,11 +74,6 @@ QUIET_ROUNDS = 12
 to 100,000 rows."""
 QUIET_RADIUS = 12.0
 """Of the link there, of degree DEGREE; logits of those tables reach 4 to 9."""
-SPAN = 0.45
-"""T times the lowest curvature that T steps on sums wait for, of the bound: 12 steps leave 1 in 50
-of what belongs to it and to larger ones, 40 1 in 2,400."""
-QUIET_FLOOR = 2.0**-10
-"""Of the bound of row sums there, which are a hundredth to a thousandth of it."""
 UNSURE = 2.0
 """Times what is guessed of the largest eigenvalue, of linear models."""
 ROUNDED = 1e-6
@@ -172,8 +170,10 @@ def draft_whitened(
 def _draft_quiet(figures: PublicFigures, wanted: Wanted, moment: Moment) -> Draft:
     """Without noise, of rows that nothing clips: steps as long as the curvature allows."""
     model, known = model_named(wanted.model), _known(figures, wanted, moment)
-    if model.numeric and wanted.protocol == ENCRYPTED_ROWS:
-        return _draft_sums(figures, wanted, moment, known)
+    if model.numeric and wanted.protocol in SUMMED:
+        draft = pkgutil.resolve_name(f"protocols.privacy.calibrate.{SUMMED[wanted.protocol]}")
+        found: Draft = draft(figures, wanted, moment, known)
+        return found
     rule: Any
     degree, radius = DEGREE, QUIET_RADIUS
     if wanted.update in RULES:
@@ -214,32 +214,6 @@ def _known(figures: PublicFigures, wanted: Wanted, moment: Moment) -> dict[str, 
         "split": of_moment(figures, wanted).split(figures),
         "failure": FAILURE_SHARE * wanted.delta,
     }
-
-
-def _draft_sums(
-    figures: PublicFigures, wanted: Wanted, moment: Moment, known: dict[str, Any]
-) -> Draft:
-    """Least squares on sums of rows that are whitened: Chebyshev's steps on what few can reach.
-
-    Encrypted row sums bound the curvature, however much noise the moment has.
-    """
-    whitening, _ = guided(moment.matrix, figures.usual, shortened=False, **known)
-    rounds = wanted.rounds or QUIET_ROUNDS
-    plain = draft_gram(figures, replace(wanted, rounds=rounds)).plan
-    if not isinstance(plain, GramPlan):
-        raise AssertionError("sums of products have a plan of theirs")
-    plan = replace(
-        plain,
-        curvature_bound=whitening.row_sum_bound,
-        floor=wanted.floor or QUIET_FLOOR,
-        lowest=min(SPAN / rounds, 0.5),
-        whitening=whitening,
-        moment_plan=moment.plan,
-        moment_privacy=moment.promise,
-        slot_bound=None,
-    )
-    note = QUIET_NOTE.format(wanted.moment_epsilon)
-    return Draft(plan.with_slot_bound(figures.norm_bound), None, (note,))
 
 
 def _diagonal(wanted: Wanted, unit: float) -> Update:

@@ -1,6 +1,6 @@
 """LFFR with noise on every gradient: sensitivity, and iterates that stay in the link's interval.
 
-The rule is W <- W - eta (grad(W) + noise + 2 ridge W) from W = 0, `rows.lffr_plan`, eta public. A
+The rule is W <- W - eta (grad(W) + noise + 2 ridge W) from W = 0, `lffr.plan`, eta public. A
 row moves the sum of gradients by x g^T, g(z_o, y_o) for each of c outputs (`models.lffr`). While
 |z| <= B R for every row and output, |g| <= G, so replacing a row moves the sum, in the Frobenius
 norm, by at most
@@ -37,7 +37,7 @@ from protocols.privacy.certificates.descent_bound import DescentBound
 from protocols.privacy.loss.budget import Budget, certify
 
 if TYPE_CHECKING:
-    from protocols.rows.lffr_plan import LffrPlan
+    from protocols.lffr.plan import LffrPlan
 
 TARGETS = "every target is clamped to its public range"
 

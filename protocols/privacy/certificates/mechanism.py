@@ -12,16 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import import_module
 from typing import Any
 
 from protocols.errors import ParameterError, PrivacyError
 from protocols.plan.run_plan import PrivacyPlan, RunPlan
-from protocols.privacy.certificates import barrier as barrier_certificate
-from protocols.privacy.certificates import gram as gram_certificate
-from protocols.privacy.certificates import lffr as lffr_certificate
-from protocols.privacy.certificates import momentum as momentum_certificate
-from protocols.privacy.certificates import ridge as ridge_certificate
-from protocols.privacy.certificates import sums as sum_certificate
 from protocols.privacy.certificates.certificate import (
     ROUNDING,
     Certificate,
@@ -32,30 +27,20 @@ from protocols.privacy.certificates.certificate import (
 )
 from protocols.privacy.loss.accounting import Event
 
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """One registered mechanism.
-
-    setting: what the certificate is about, from a plan and the bound on its rows' norm, a value
-    that can be hashed; check: its certificate; stated: figures that a plan states beside its
-    epsilon.
-    """
-
-    setting: Callable[[Any, float], Any]
-    check: Callable[[Any], Certificate]
-    stated: Callable[[Any, Certificate], tuple[Stated, ...]] = stated_noise
-
-
-KINDS: Mapping[str, Kind] = {
-    "rows/barrier": Kind(barrier_certificate.setting_of, barrier_certificate.check),
-    "rows/gd": Kind(ridge_certificate.setting_of, ridge_certificate.check),
-    "rows/nag": Kind(momentum_certificate.setting_of, momentum_certificate.check),
-    "gram": Kind(gram_certificate.setting_of, gram_certificate.check, gram_certificate.stated),
-    "lffr": Kind(lffr_certificate.setting_of, lffr_certificate.check),
-    "gradients": Kind(sum_certificate.setting_of, sum_certificate.check, sum_certificate.stated),
+KINDS: Mapping[str, str] = {
+    "rows/barrier": "barrier",
+    "rows/gd": "ridge",
+    "rows/nag": "momentum",
+    "gram": "gram",
+    "lffr": "lffr",
+    "gradients": "sums",
 }
-"""By `RunPlan.accounted_as`."""
+"""By `RunPlan.accounted_as` a module beside this one, loaded when a plan asks for it.
+
+setting_of(plan, norm_bound): what the certificate is about, a value that can be hashed;
+check(setting): its certificate; stated(plan, certificate), if it differs from `stated_noise`:
+figures that a plan states beside its epsilon.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,13 +64,14 @@ class Mechanism:
         """
         if not norm_bound > 0:
             raise ParameterError(f"norm_bound={norm_bound} is not above 0")
-        kind = KINDS.get(plan.accounted_as)
-        if kind is None:
+        if plan.accounted_as not in KINDS:
             raise ParameterError(
                 f"{plan.accounted_as!r} has no mechanism that bounds what a row can move: take one "
                 f"of {', '.join(KINDS)}"
             )
-        certificate, promise = _certified(kind.check, kind.setting(plan, norm_bound)), plan.privacy
+        home: Any = import_module(f"protocols.privacy.certificates.{KINDS[plan.accounted_as]}")
+        certificate = _certified(home.check, home.setting_of(plan, norm_bound))
+        promise = plan.privacy
         if promise is None:
             return cls(certificate=certificate)
         cause = (
@@ -94,7 +80,7 @@ class Mechanism:
         )
         own = certificate.figures["epsilon_exact"]
         epsilon = Stated("epsilon", promise.epsilon, own, cause, exact=False)
-        stated = (epsilon, *kind.stated(plan, certificate))
+        stated = (epsilon, *getattr(home, "stated", stated_noise)(plan, certificate))
         return cls(certificate=certificate, promise=promise, stated=stated)
 
     @property

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.gram.plan import GramPlan
+from protocols.lffr.plan import LffrPlan
 from protocols.models.lffr import slope_of_loss
-from protocols.rows.lffr_plan import LffrPlan
 from sims.lab.audits.privacy import chunks, epsilon_found
 
 Floats = NDArray[np.float64]

@@ -31,6 +31,7 @@ from ciphercohort.cli.console import FAILED, refusals, stdout
 from ciphercohort.job.config import SimulationConfig
 from protocols.errors import PrivacyError
 from protocols.gram.plan import GramPlan
+from protocols.lffr.plan import LffrPlan
 from protocols.models.registry import REGRESSIONS, model_named
 from protocols.names import ENCRYPTED_ROWS, SECURE_AGGREGATION
 from protocols.plan.run_plan import Member
@@ -41,7 +42,6 @@ from protocols.privacy.calibrate.whitened import RULES as WHITENED
 from protocols.privacy.certificates.certificate import Certificate
 from protocols.privacy.certificates.mechanism import KINDS as CERTIFIED
 from protocols.privacy.certificates.mechanism import Mechanism
-from protocols.rows.lffr_plan import LffrPlan
 from protocols.sums.plan import GradientPlan
 from protocols.updates.registry import UPDATES
 from sims.lab.audits import regression as audit_regression
@@ -290,8 +290,8 @@ def examine_regression(
         json.loads(json.dumps(certificate.setting.to_dict())),
         delta=delta,
     )
-    if isinstance(plan, GramPlan):
-        ratio = audit_regression.gram_ratio(plan, 1.0)
+    if plan.kind == GramPlan.kind:
+        ratio = audit_regression.gram_ratio(cast(GramPlan, plan), 1.0)
         accounted = max(accounted, gaussian_epsilon([ratio, flooded()], delta=delta))
         attacked = audit_regression.attack_gram(ratio, runs=runs, delta=delta, error=error, rng=rng)
     else:

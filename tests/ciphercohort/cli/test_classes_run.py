@@ -29,6 +29,7 @@ from coordinator.replay import replay
 from parties.reader.schema import Classes, Schema
 from protocols.errors import CohortError, DataError, ParameterError, SchemaError
 from protocols.models.registry import model_named
+from protocols.plan import kinds
 from protocols.plan.run_plan import Member
 from protocols.privacy.calibrate.calibration import calibrate
 from protocols.sums.objectives import OF_CLASSES
@@ -276,7 +277,9 @@ def test_a_plan_from_a_shape(model: str) -> None:
     shape: dict[str, Any] = {"rows": 5000, "features": 20, "model": model, **SUMS}
     found = forecast(**shape, classes=4, epsilon=1.0)
     assert found.seconds is not None and found.seconds.total > 0
-    assert isinstance(found, Forecast) and found.plan.released.startswith("the noisy sum of every")
+    assert isinstance(found, Forecast) and kinds.released(found.plan).startswith(
+        "the noisy sum of every"
+    )
     assert found.plan.length == 21 * 4 and found.plan.update["kind"] == "nag-sc"  # type: ignore[attr-defined]
     with pytest.raises(ParameterError, match="need their number, with --classes"):
         forecast(**shape)

@@ -12,7 +12,7 @@ from protocols.models.lffr import CURVATURE
 from protocols.names import SECURE_AGGREGATION
 from protocols.privacy.calibrate.calibration import calibrate
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
-from protocols.privacy.calibrate.regression import FLOOR
+from protocols.privacy.calibrate.gram import FLOOR
 
 
 def template(**wanted: Any) -> Any:

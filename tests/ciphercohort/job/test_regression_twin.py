@@ -19,8 +19,9 @@ from protocols.gram.contributions import INVERSE_ERROR
 from protocols.gram.pace import Pace
 from protocols.privacy.calibrate.calibration import calibrate
 from protocols.privacy.calibrate.whitened import Moment
+from sims.gram_twin import run_gram_twin, unlearnt
 from sims.prepare import prepare
-from sims.regression_twin import ridge_solution, run_gram_twin, unlearnt
+from sims.twin import ridge_solution
 from tests.protocols.gram_session import make_rows, make_task
 
 

@@ -13,6 +13,7 @@ from ciphercohort.after.inference_cost import inference_forecast, inference_line
 from ciphercohort.cli.app import app
 from ciphercohort.job.config import SimulationConfig
 from ciphercohort.planning.forecast import forecast
+from protocols.model.errors import release_error_std
 from protocols.privacy.calibrate.figures import PublicFigures
 
 pytestmark = pytest.mark.usefixtures("nothing_known")
@@ -183,7 +184,7 @@ def test_an_encrypted_models_error_is_that_of_its_own_release() -> None:
     shape = PublicFigures.even(rows=900, features=4, parties=3)
     found = forecast(config, shape, timing=False)
     plan: Any = found.plan
-    assert found.to_dict()["decryption"]["release_error_std"] == plan.release_error_std
+    assert found.to_dict()["decryption"]["release_error_std"] == release_error_std(plan)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from protocols.plan.kinds import plan_from_dict
 from protocols.plan.run_plan import Member
 from protocols.privacy.calibrate.calibration import Calibration, calibrate
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
-from protocols.privacy.calibrate.regression import gram_curvature, gram_ring
+from protocols.privacy.calibrate.gram import gram_curvature, gram_ring
 from protocols.privacy.calibrate.rows import RELEASED
 from protocols.privacy.laws.seeded import SeededRandomness
 from protocols.steps.decrypt import release_error_std

@@ -24,6 +24,7 @@ from ciphercohort.report.report import confusion, render_report
 from ciphercohort.results.documents import coefficients
 from ciphercohort.results.result import Array, Figures, RunResult
 from protocols import words
+from protocols.plan import kinds
 from protocols.plan.run_plan import PrivacyPlan
 from sims.twin import score
 from tests.protocols.gram import test_gram_plan
@@ -82,7 +83,7 @@ def test_the_figures_that_matter_are_there() -> None:
     assert f"{result.max_abs_diff_to_twin:.2g}" in text
     for found in (result.plan.digest(), result.transcript_head, result.plan.session, "No privacy"):
         assert found in text
-    for fact in result.plan.facts():
+    for fact in kinds.facts(result.plan):
         assert fact[1] in text and fact[2] in text
     assert "hospital-3" in text and "3 in age" in text
 

@@ -25,7 +25,7 @@ from ciphercohort.results.result import RunResult
 from parties.reader.infer import infer_schema
 from parties.reader.schema import Schema
 from protocols.errors import DataError, ParameterError, SchemaError
-from protocols.privacy.calibrate.whitened import QUIET_FLOOR
+from protocols.privacy.calibrate.gram import QUIET_FLOOR
 from tests.sims.model_runs import make_frame
 
 TARGETS = ["cost", "days"]

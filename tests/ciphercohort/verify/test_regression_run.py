@@ -22,7 +22,7 @@ from parties.reader.schema import Schema
 from parties.reader.shard import encode_outcome
 from protocols.errors import PrivacyError
 from protocols.models.registry import model_named
-from protocols.privacy.calibrate.regression import largest_lffr_rate
+from protocols.privacy.calibrate.lffr import largest_lffr_rate
 from sims.prepare import prepare
 from tests.sims.model_runs import PRIVATE, RUNS, TOY, Run, Tables, cohort, make_counts, make_frame
 

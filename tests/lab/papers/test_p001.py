@@ -13,10 +13,10 @@ from sklearn.linear_model import LinearRegression
 
 from parties.kernel.gram.sums import GramSums
 from protocols.models.improved_lffr import ImprovedLffr
+from sims.gram_twin import run_gram_twin
 from sims.lab.papers import lffr_rules as rules
 from sims.lab.papers.p001.mse_curves import random_data
 from sims.lab.papers.p001.wide_tables import made
-from sims.regression_twin import run_gram_twin
 from tests.protocols.gram_session import make_task
 
 

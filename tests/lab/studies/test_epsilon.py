@@ -17,6 +17,7 @@ from parties.reader.shard import ClampCounts, Shard
 from parties.verifier.objectives import open_contributor
 from parties.verifier.recompute import recompute
 from protocols.errors import ParameterError, PolicyError, PrivacyError
+from protocols.lffr.plan import LffrPlan
 from protocols.numerics import arithmetic
 from protocols.numerics.whitening import Whitening
 from protocols.privacy.calibrate import sums, whitened
@@ -25,7 +26,6 @@ from protocols.privacy.certificates.sums import SumSetting
 from protocols.privacy.laws.seeded import SeededRandomness
 from protocols.privacy.loss.accounting import GaussianEvent
 from protocols.privacy.loss.gdp import mu_for_epsilon
-from protocols.rows.lffr_plan import LffrPlan
 from protocols.sums import plan as gradients
 from protocols.sums.plan import GradientPlan
 from protocols.updates.registry import UPDATES

@@ -16,9 +16,10 @@ from protocols.ckks.circuits import periodic
 from protocols.ckks.circuits.periodic import Way
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.ckks.shared_keys import MemoryBudget
-from protocols.costs import counts
-from protocols.costs.layout import cheapest_layout, iteration_cost
+from protocols.costs.counts import cheapest_layout
 from protocols.errors import ParameterError
+from protocols.model import counts
+from protocols.model.counts import iteration_cost
 from protocols.model.plan import ModelPlan
 from protocols.privacy.calibrate.calibration import calibrate
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted

@@ -16,7 +16,7 @@ from protocols.errors import ParameterError, ProtocolError
 from protocols.exchange.messages import Body
 from protocols.gram.contributions import collect, pack, row_sum_bound
 from protocols.gram.training import _count, refresh_schedule
-from sims.regression_twin import run_gram_twin
+from sims.gram_twin import run_gram_twin
 from tests.protocols.gram_session import (
     check_against_twin,
     gram_keys,

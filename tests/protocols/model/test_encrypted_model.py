@@ -23,8 +23,11 @@ from protocols.ckks import subring
 from protocols.ckks.circuits import projection
 from protocols.ckks.circuits.errors import fresh_std
 from protocols.ckks.circuits.periodic import PeriodicLayout, widest
-from protocols.model.plan import OWN_PATH, ModelPlan
+from protocols.ckks.circuits.rows_at_home import quotient
+from protocols.model.errors import OWN_PATH, _errors, release_error_std
+from protocols.model.plan import ModelPlan
 from protocols.numerics.approximation import exponential_approximation
+from protocols.plan import kinds
 from tests.support import exact, helpers
 from tests.support.alike import alike, opened, spread
 from tests.support.helpers import (
@@ -129,7 +132,7 @@ class Measured:
     @property
     def flooded(self) -> Floats:
         """What the decryption added, in stated deviations."""
-        stated: Floats = (self.released - self.exact) / self.session.plan.release_error_std
+        stated: Floats = (self.released - self.exact) / release_error_std(self.session.plan)
         return stated
 
 
@@ -221,7 +224,7 @@ NOISY = (
 def test_noise_is_below_its_bound_and_not_far(case: Case) -> None:
     """Of layouts, parties, rules and degrees; flooding hides sigma_e, the bound."""
     std, plan = spread(case.session)
-    assert 0.1 < std / plan.model_error_std() < 1
+    assert 0.1 < std / kinds.model_error_std(plan) < 1
 
 
 def test_noise_of_rows_that_are_all_alike(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,7 +232,7 @@ def test_noise_of_rows_that_are_all_alike(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(helpers, "make_data", alike)
     case = Case(7, 9, "gd", 2, "several", 2, False, 512)
     std, plan = spread(lambda: case.session(rounds=4, rows=[4 * 128] * 2))
-    assert std < np.hypot(*plan._errors)
+    assert std < np.hypot(*_errors(plan, quotient))
 
 
 def test_parts_side_by_side_bring_their_noise_along(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,7 +241,7 @@ def test_parts_side_by_side_bring_their_noise_along(monkeypatch: pytest.MonkeyPa
     case = Case(3, 128, "gd", 2, "one", 1, False, 512)
     std, plan = spread(lambda: case.session(rounds=4, rows=[20, 20], features_per_ciphertext=2))
     assert plan.layout.num_parts == 64
-    assert std < np.hypot(*plan._errors)
+    assert std < np.hypot(*_errors(plan, quotient))
 
 
 @cache
@@ -261,18 +264,18 @@ def test_the_release_error_is_as_predicted() -> None:
 
 
 def sigma_e_halved(patch: pytest.MonkeyPatch) -> None:
-    true = ModelPlan.model_error_std
-    patch.setattr(ModelPlan, "model_error_std", lambda self: true(self) / 2)
+    true = kinds.model_error_std
+    patch.setattr(kinds, "model_error_std", lambda plan: true(plan) / 2)
 
 
 def replies_without_their_errors(patch: pytest.MonkeyPatch) -> None:
     """In the bound alone."""
-    patch.setattr("protocols.model.plan.fresh_std", lambda params, parties: 0.0)
+    patch.setattr("protocols.model.errors.fresh_std", lambda params, parties: 0.0)
 
 
 def one_partys_errors(patch: pytest.MonkeyPatch) -> None:
     """Those of the joint key are P times one party's."""
-    patch.setattr("protocols.model.plan.fresh_std", lambda params, parties: fresh_std(params, 1))
+    patch.setattr("protocols.model.errors.fresh_std", lambda params, parties: fresh_std(params, 1))
 
 
 @pytest.mark.parametrize(
@@ -284,9 +287,9 @@ def test_replies_make_the_noise_of_one_round(
     """As the bound says without its margin, and without rows; what another formula says is not."""
     # Rows are scaled so that replies count for little: here for more than a refresh.
     monkeypatch.setattr("protocols.ckks.circuits.rows.MASK_VALUE", 8.0)
-    monkeypatch.setattr("protocols.model.plan.LARGEST_ENTRY", 0.0)
-    monkeypatch.setattr("protocols.model.plan.rounding_std", lambda params, parties: 0.0)
+    monkeypatch.setattr("protocols.model.errors.LARGEST_ENTRY", 0.0)
+    monkeypatch.setattr("protocols.model.errors.rounding_std", lambda params, parties: 0.0)
     std, plan = one_round()
     if mutant:
         mutant(monkeypatch)
-    assert (0.8 < OWN_PATH * std / plan.model_error_std() < 1.25) == (mutant is None)
+    assert (0.8 < OWN_PATH * std / kinds.model_error_std(plan) < 1.25) == (mutant is None)

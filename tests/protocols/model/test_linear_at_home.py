@@ -18,7 +18,7 @@ from parties.reader.schema import NumericColumn, Targets
 from protocols.ckks import shared_keys
 from protocols.ckks.circuits.periodic import PeriodicLayout
 from protocols.errors import ParameterError, PrivacyError
-from protocols.model.lffr_plan import LffrModelPlan
+from protocols.lffr.home_plan import LffrModelPlan
 from protocols.model.plan import ModelPlan
 from protocols.models.lffr import PAPER_LINK
 from protocols.models.linear import Linear

@@ -15,12 +15,14 @@ import pytest
 from scipy.stats import chisquare
 from sklearn.linear_model import LogisticRegression
 
-from protocols.costs import counts
-from protocols.costs.layout import iteration_cost
+from protocols.ckks.circuits.rows_at_home import quotient
 from protocols.errors import ParameterError, PrivacyError
-from protocols.model import minibatch
+from protocols.model import counts, minibatch
+from protocols.model.counts import iteration_cost
+from protocols.model.errors import _errors
 from protocols.model.plan import ModelPlan
 from protocols.numerics.approximation import range_bound, sigmoid_approximation
+from protocols.plan import kinds
 from protocols.privacy.calibrate.calibration import calibrate
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.certificates.sensitivity import diameter
@@ -77,8 +79,9 @@ def test_encrypted_equals_plain(name: str) -> None:
 def test_noise_is_below_its_bound_and_not_far() -> None:
     """Rows that count more bring more noise. Eight coefficients have a wide margin."""
     std, plan = spread(lambda: logistic(rows=[1000, 900], batches=8))
-    assert 0.03 < std / plan.model_error_std() < 1
-    assert plan._errors[1] > replace(plan, batches=1)._errors[1]
+    assert 0.03 < std / kinds.model_error_std(plan) < 1
+    whole = replace(plan, batches=1)
+    assert _errors(plan, quotient)[1] > _errors(whole, quotient)[1]
 
 
 # -- rows of a round -------------------------------------------------------------------------------
@@ -217,7 +220,7 @@ def test_bounds_hold_for_any_rows_of_a_round() -> None:
         make=ModelPlan, rows=[300, 200], features=3, update=rule, ring_dim=512, batches=4,
         features_per_ciphertext=2, degree=5,
     )  # fmt: skip
-    found = plan.slot_bounds(3**0.5)
+    found = kinds.slot_bounds(plan, 3**0.5)
     assert found.largest is not None and "falls" not in found.proof
     # Batches of 256 and 200 rows, of 256 to a group.
     assert plan.column_weight == 300 / 256 + 1
@@ -227,14 +230,14 @@ def test_bounds_hold_for_any_rows_of_a_round() -> None:
         last = plain_weights(plan, shards, np.zeros((6, 3)), sources)
         assert np.linalg.norm(last) <= found.release * plan.unit
     longer = replace(plan, update=rule | {"rounds": 40, "learning_rate": 0.5})
-    assert "by steps" in longer.slot_bounds(3**0.5).proof
-    assert "by falls" in replace(longer, batches=1).slot_bounds(3**0.5).proof
+    assert "by steps" in kinds.slot_bounds(longer, 3**0.5).proof
+    assert "by falls" in kinds.slot_bounds(replace(longer, batches=1), 3**0.5).proof
     linear = replace(plan, model="linear", link=LINK)
-    assert "spectrum" not in linear.slot_bounds(3**0.5).proof
-    assert "spectrum" in replace(linear, batches=1).slot_bounds(3**0.5).proof
+    assert "spectrum" not in kinds.slot_bounds(linear, 3**0.5).proof
+    assert "spectrum" in kinds.slot_bounds(replace(linear, batches=1), 3**0.5).proof
 
 
 def test_lffr_is_held_by_the_ball_by_steps() -> None:
     session = lffr_model_session(rows_each=300, batches=3)
     session.run()
-    assert session.plan.is_stochastic and session.plan.slot_bounds(1.0).largest is not None
+    assert session.plan.is_stochastic and kinds.slot_bounds(session.plan, 1.0).largest is not None

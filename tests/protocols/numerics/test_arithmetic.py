@@ -14,13 +14,14 @@ from protocols.ckks.circuits.choice import smallest_mask_bits
 from protocols.ckks.circuits.errors import slot_std
 from protocols.ckks.flooding import Flooding
 from protocols.errors import ParameterError
+from protocols.lffr.plan import LffrPlan
 from protocols.models.registry import REGRESSIONS, model_named
 from protocols.numerics import arithmetic
+from protocols.plan import kinds
 from protocols.plan.circuit_plan import CircuitPlan
 from protocols.privacy.calibrate.calibration import calibrate
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.search.search import find_setting
-from protocols.rows.lffr_plan import LffrPlan
 from tests.support.flooding import norm
 from tests.support.helpers import log2_error, make_data, make_plan, plain_weights
 from tests.support.joint import encrypted_weights
@@ -99,7 +100,7 @@ def test_the_error_of_lffr_widens_its_sensitivity() -> None:
     size = plan.num_features * plan.outputs
     assert counted["encryption_error"] == pytest.approx(2**-12 * 8 / 27 / size**0.5, rel=1e-6)
     # The weights' own slots: the release has one of 128 columns of them.
-    error = plan.model_error_std() * math.sqrt(plan.layout.block_size)
+    error = kinds.model_error_std(plan) * math.sqrt(plan.layout.block_size)
     slot = 9 * plan.link.radius * slot_std(plan.ckks, error)
     own = slot * plan.num_rows / plan.learning_rate
     assert arithmetic.error_of(plan) == pytest.approx(own, rel=1e-12)

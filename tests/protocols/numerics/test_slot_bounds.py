@@ -25,7 +25,8 @@ from protocols.exchange.serialise import to_plain
 from protocols.gram.contributions import row_sum_bound
 from protocols.numerics import slot_bounds
 from protocols.numerics.approximation import exponential_approximation, sigmoid_approximation
-from protocols.plan.kinds import plan_from_dict
+from protocols.plan import kinds
+from protocols.plan.kinds import plan_from_dict, with_slot_bound
 from protocols.plan.run_plan import PrivacyPlan
 from protocols.privacy.certificates.quiet_descent import QuietDescent, least_radius, logistic_ball
 from protocols.privacy.search.search import find_setting
@@ -213,11 +214,15 @@ def attained(plan: Any) -> Seen:
     )
 
 
+def check(policy: Policy, plan: Any, norm_bound: float) -> None:
+    policy.check_slots(plan, kinds.slot_bounds(plan, norm_bound))
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_no_slot_passes_its_bound(name: str) -> None:
     """Every refresh and the release, of every rule, model and layout."""
     plan = CASES[name]()
-    found, seen = plan.slot_bounds(C), attained(plan)
+    found, seen = kinds.slot_bounds(plan, C), attained(plan)
     assert found.largest is not None, found.proof
     assert len(found.refreshes) == len(plan.refreshes) == len(seen.refreshes)
     pairs = [*zip(seen.refreshes, found.refreshes, strict=True), (seen.release, found.release)]
@@ -255,16 +260,16 @@ def test_a_bound_has_little_to_spare() -> None:
     for name in ("gd", "nag", "barrier", "lffr-rate"):
         plan = CASES[name]()
         seen = attained(plan)
-        assert max(seen.refreshes) > max(plan.slot_bounds(C).refreshes) / 2, name
-        assert max(seen.refreshes) > max(plan.slot_bounds(C / 3).refreshes), name
+        assert max(seen.refreshes) > max(kinds.slot_bounds(plan, C).refreshes) / 2, name
+        assert max(seen.refreshes) > max(kinds.slot_bounds(plan, C / 3).refreshes), name
     # The search fits the link's interval to the certificate's R: w_T / unit is at most 1.
-    release = CASES["barrier"]().slot_bounds(C).release
+    release = kinds.slot_bounds(CASES["barrier"](), C).release
     assert release == pytest.approx(slot_bounds.MARGIN, rel=1e-3)
 
 
 def test_coefficients_are_at_most_the_largest_slot() -> None:
     """Of what an encrypted run refreshes: 2^scale_bits times the bound, read with all keys."""
-    plan = rows_plan({**GD, "rounds": 2}).with_slot_bound(C)
+    plan = with_slot_bound(rows_plan({**GD, "rounds": 2}), C)
     shards = worst_data(plan)[1]
     silent = [np.zeros((2, FEATURES)) for _ in plan.names]
     keys = joint_keys(2, plan.ckks.depth, plan.ckks.ring_dim)
@@ -352,12 +357,12 @@ UNPROVEN = {
 def test_without_proof_only_by_consent(name: str) -> None:
     """Refused in words that say the risk, whatever the plan states; or explicitly accepted."""
     plan = UNPROVEN[name]()
-    assert plan.slot_bounds(C).largest is None
-    for stated in (plan, replace(plan, slot_bound=5.0), plan.with_slot_bound(C)):
+    assert kinds.slot_bounds(plan, C).largest is None
+    for stated in (plan, replace(plan, slot_bound=5.0), with_slot_bound(plan, C)):
         with pytest.raises(PolicyError, match=r"2\.0 bits \(log2\(2P\)\) a refresh of each"):
-            Policy().check_slots(stated, C)
-        Policy(accept_unbounded=True).check_slots(stated, C)
-    assert plan.with_slot_bound(C).slot_bound is None
+            check(Policy(), stated, C)
+        check(Policy(accept_unbounded=True), stated, C)
+    assert with_slot_bound(plan, C).slot_bound is None
     assert "NO PROOF" in describe_plan(plan, plan.names[0], C)
 
 
@@ -367,26 +372,26 @@ def test_a_party_proves_the_bound_itself(name: str) -> None:
 
     The norm bound is that of its own schema: with longer rows it refuses.
     """
-    plan = CASES[name]().with_slot_bound(C)
+    plan = with_slot_bound(CASES[name](), C)
     own = plan.slot_bound
-    Policy().check_slots(plan, C)
-    Policy().check_slots(replace(plan, slot_bound=own * (1 + 1e-12)), C)
+    check(Policy(), plan, C)
+    check(Policy(), replace(plan, slot_bound=own * (1 + 1e-12)), C)
     for policy in (Policy(), Policy(accept_unbounded=True)):
         with pytest.raises(PolicyError, match="is below .* masks of refreshes would not hide"):
-            policy.check_slots(replace(plan, slot_bound=own * 0.999), C)
-        policy.check_slots(replace(plan, slot_bound=own * 2.1), C)
+            check(policy, replace(plan, slot_bound=own * 0.999), C)
+        check(policy, replace(plan, slot_bound=own * 2.1), C)
     with pytest.raises(PolicyError, match="not stated"):
-        Policy().check_slots(replace(plan, slot_bound=None), C)
+        check(Policy(), replace(plan, slot_bound=None), C)
     if name in ("gd", "barrier", "lffr-rate"):
         with pytest.raises(PolicyError, match="slot_bound"):
-            Policy().check_slots(plan, 2 * C)
+            check(Policy(), plan, 2 * C)
     text = describe_plan(plan, plan.names[0], C)
     assert f"the plan states {own:.4g}; by your own bounds at most {own:.4g}" in text
 
 
 def test_the_bound_travels_with_the_plan() -> None:
     """JSON and back; figures that leave no room for masks are no plan."""
-    plan = CASES["gd"]().with_slot_bound(C)
+    plan = with_slot_bound(CASES["gd"](), C)
     fields = json.loads(json.dumps(plan.to_dict()))
     assert plan_from_dict(fields) == plan
     assert plan.digest() != replace(plan, slot_bound=None).digest()
@@ -417,7 +422,7 @@ def test_a_party_agrees_to_what_it_can_prove(update: str, share: float, refusal:
     """Through the agreement, by the norm bound of the party's own schema."""
     norm_bound = 3**0.5
     rule = make_rule(update, 1).to_dict()
-    own = make_plan(rows=(20, 20), update=rule, degree=5).slot_bounds(norm_bound).largest
+    own = kinds.slot_bounds(make_plan(rows=(20, 20), update=rule, degree=5), norm_bound).largest
     stated = own * share if own else None
     session = make_session(update=rule, rounds=1, degree=5, party=strict, slot_bound=stated)
     if not refusal:

@@ -16,13 +16,14 @@ from protocols.ckks.circuits.choice import choose_parameters
 from protocols.ckks.circuits.lffr import LFFR_LEVELS
 from protocols.ckks.parameters import CkksParameters
 from protocols.errors import DataError, ParameterError, PolicyError
+from protocols.lffr.plan import LffrPlan, fixed_hessian_of
 from protocols.models.lffr import CURVATURE, PAPER_LINK
 from protocols.numerics.approximation import sigmoid_approximation
+from protocols.plan import kinds
 from protocols.plan.protocol import sequence
 from protocols.plan.run_plan import PrivacyPlan
 from protocols.privacy.laws.seeded import SeededRandomness
 from protocols.rows.curvature import largest_row_sum
-from protocols.rows.lffr_plan import LffrPlan, fixed_hessian_of
 from protocols.steps.contribute import check_outputs
 from protocols.steps.decrypt import release_error_std
 from sims.lffr_twin import run_lffr_twin
@@ -68,7 +69,7 @@ def test_encrypted_equals_plain(case: tuple[Any, ...]) -> None:
     assert relative_error(run.exact, twin) < 1e-10
     assert np.abs(run.slots * plan.unit - plan.layout.heads(twin)).max() < 1e-10
     assert run.refreshed == plan.refreshes
-    assert 1 < noise_std(plan, run, twin) < plan.model_error_std()
+    assert 1 < noise_std(plan, run, twin) < kinds.model_error_std(plan)
 
 
 def test_several_data_and_noise_ciphertexts() -> None:
@@ -137,7 +138,7 @@ def test_noise_stays_below_its_bound_where_columns_nearly_vanish() -> None:
     twin = run_lffr_twin(plan, x, np.rint(y))
     assert np.abs(twin).max() > 1
     run = run_encrypted(plan, x, np.rint(y))
-    assert 1 < noise_std(plan, run, twin) < plan.model_error_std()
+    assert 1 < noise_std(plan, run, twin) < kinds.model_error_std(plan)
 
 
 def test_the_twin_converges_to_a_stationary_point_with_ridge() -> None:

@@ -14,14 +14,15 @@ import pytest
 from scipy import optimize
 
 from protocols.errors import ParameterError
-from protocols.model.lffr_plan import LffrModelPlan
+from protocols.lffr.home_plan import LffrModelPlan
+from protocols.lffr.plan import LffrPlan
+from protocols.lffr.slots import LffrCourse
 from protocols.models.lffr import PAPER_LINK, slope_of_loss
+from protocols.plan import kinds
 from protocols.privacy.calibrate.calibration import calibrate
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.laws.shares import NoiseSplit
 from protocols.privacy.loss.budget import Budget
-from protocols.rows.lffr_plan import LffrPlan
-from protocols.rows.lffr_slots import LffrCourse
 from protocols.rows.slots import norms
 from sims.lffr_twin import run_lffr_twin
 from tests.protocols.model.test_linear_at_home import (
@@ -47,7 +48,7 @@ def test_noise_of_lffr_is_below_its_bound_and_not_far() -> None:
     """Of groups of rows in four parts for each of three targets; flooding hides the bound."""
     rule = {"kind": "gd", "rounds": 4, "learning_rate": 0.5}
     std, plan = spread(lambda: session_of([200, 180], 15, 3, rule, 4, "lffr"))
-    assert 0.1 < std / plan.model_error_std() < 1
+    assert 0.1 < std / kinds.model_error_std(plan) < 1
 
 
 def test_the_twin_of_lffr_is_that_of_encrypted_rows() -> None:

@@ -27,6 +27,7 @@ from protocols.ckks.transform import powers_of_five, to_slots
 from protocols.errors import ParameterError
 from protocols.model import protocol as encrypted_model
 from protocols.model.plan import ModelPlan
+from protocols.plan import kinds
 from protocols.privacy.laws.randomness import SystemRandomness
 from protocols.privacy.laws.seeded import SeededRandomness
 from protocols.steps import decrypt
@@ -117,7 +118,7 @@ def measured(name: str) -> tuple[list[Floats], Flooding, Any]:
 
 def even_as_before(flooding: Flooding, plan: Any) -> Flooding:
     """Sized by the mean coefficient, the same in all."""
-    std = math.sqrt(12 * plan.decryptions) * 2**20 * plan.model_error_std()
+    std = math.sqrt(12 * plan.decryptions) * 2**20 * kinds.model_error_std(plan)
     return Flooding.even(plan.ckks.ring_dim, std)
 
 
@@ -160,13 +161,13 @@ def worst(flooding: Flooding, plan: Any) -> Floats:
     """An error vector at both bounds."""
     rng, n = np.random.default_rng(1), plan.ckks.ring_dim
     if len(flooding.shown) == n:
-        shown = flooding.shown * plan.shown_error_std()
+        shown = flooding.shown * kinds.shown_error_std(plan)
         rest = np.where(flooding.shown, 0.0, rng.normal(size=n))
     else:
-        shown = of_slots(math.sqrt(n / 2) * flooding.shown * plan.shown_error_std())
+        shown = of_slots(math.sqrt(n / 2) * flooding.shown * kinds.shown_error_std(plan))
         hidden = rng.normal(size=n // 2) * ~flooding.shown + 1j * rng.normal(size=n // 2)
         rest = of_slots(hidden)
-    whole: Floats = shown + rest * math.sqrt(n) * plan.model_error_std() / np.linalg.norm(rest)
+    whole: Floats = shown + rest * math.sqrt(n) * kinds.model_error_std(plan) / np.linalg.norm(rest)
     return whole
 
 

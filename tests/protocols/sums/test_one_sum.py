@@ -15,6 +15,7 @@ from parties.agent.manifest import describe_plan
 from parties.kernel.sums.study.described import Described
 from parties.policy import Policy
 from protocols.errors import ParameterError, PolicyError, PrivacyError
+from protocols.plan import kinds
 from protocols.plan.kinds import plan_from_dict
 from protocols.plan.run_plan import Member
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
@@ -168,9 +169,9 @@ def test_plans_that_do_not_fit_are_refused(change: dict[str, object], words: str
 
 
 def test_owners_are_told_what_is_exact_and_what_is_of_one_party() -> None:
-    told = list(plan_sum(FIGURES, replace(PROMISE, epsilon=None), SUMS["exact"]).remarks())
+    told = list(kinds.remarks(plan_sum(FIGURES, replace(PROMISE, epsilon=None), SUMS["exact"])))
     assert "exact" in told[0] and told[1].endswith("each of a alone is opened")
-    assert not list(plan_sum(FIGURES, PROMISE, LABEL).remarks())
+    assert not list(kinds.remarks(plan_sum(FIGURES, PROMISE, LABEL)))
 
 
 def test_noise_of_two_sums_is_not_the_same() -> None:
@@ -240,7 +241,7 @@ def test_the_last_party_is_alone_where_all_others_are() -> None:
     )
     plan = replace(plan, members=members)
     assert plan.alone == ("a", "b")
-    assert "of each of a, b alone" in " ".join(plan.remarks())
+    assert "of each of a, b alone" in " ".join(kinds.remarks(plan))
     alone = replace(LABEL, exact=True)
     with pytest.raises(PolicyError, match="site_tables"):
         Policy().check_alone(plan, "b")
@@ -272,7 +273,7 @@ def test_the_manifest_says_what_a_sum_opens(task: OneSum, words: tuple[str, ...]
     private = in_all is not None and not getattr(task, "exact", False)
     plan = plan_sum(FIGURES, replace(PROMISE, epsilon=1.0 if private else None), task)
     text = describe_plan(plan, "a", BOUND)
-    assert list(plan.remarks()) and all(remark in text for remark in plan.remarks())
+    assert list(kinds.remarks(plan)) and all(remark in text for remark in kinds.remarks(plan))
     assert all(word in text for word in words)
     if private and hasattr(task, "epsilon_in_all"):
         # The owner's limit is held against all that is announced.

@@ -15,7 +15,7 @@ import numpy as np
 from protocols.errors import DataError
 from protocols.gram.contributions import row_sum_bound
 from protocols.models.lffr import PAPER_LINK
-from protocols.privacy.calibrate.regression import FLOOR
+from protocols.privacy.calibrate.gram import FLOOR
 from sims.lab.papers import lffr_rules as rules
 from sims.lab.papers.curves import Curve, curves_figure
 from sims.lab.papers.data import EDM, ENB, JURA, SLUMP

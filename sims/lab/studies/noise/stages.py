@@ -38,6 +38,8 @@ from protocols.exchange.messages import Body
 from protocols.exchange.wire import sum_blobs
 from protocols.model import gradient as model_gradient
 from protocols.model.plan import ModelPlan
+from protocols.plan import kinds
+from protocols.plan.kinds import only
 from protocols.rows.plan import RowsPlan
 from protocols.rows.training import PlainGradient
 from protocols.steps.decrypt import flooding_of
@@ -68,10 +70,7 @@ Vectors = Sequence[Any]
 
 def stages_of(clients: Clients) -> Stages:
     """Those of the run's protocol."""
-    plan = clients.plan
-    if isinstance(plan, ModelPlan):
-        return ModelStages(clients)
-    return RowStages(clients) if isinstance(plan, RowsPlan) else SumStages(clients)
+    return _STAGES[clients.plan.kind](clients)
 
 
 class Stages:
@@ -117,9 +116,7 @@ class SumStages(Stages):
 
     def __init__(self, clients: Clients) -> None:
         super().__init__(clients)
-        plan = clients.plan
-        if not isinstance(plan, GradientPlan):
-            raise AssertionError(f"protocol={plan.kind!r} is not watched")
+        plan = only(GradientPlan, clients.plan)
         self._plan, self._sources = plan, {n: s.noise_source() for n, s in clients.specs.items()}
         self._own = {
             name: open_contributor(plan, name, spec.shard, self._sources[name])
@@ -163,9 +160,7 @@ class CircuitStages(Stages):
 
     def __init__(self, clients: Clients) -> None:
         super().__init__(clients)
-        plan = clients.plan
-        if not isinstance(plan, RowsPlan):
-            raise AssertionError(f"protocol={plan.kind!r} is not watched")
+        plan = only(RowsPlan, clients.plan)
         self._plan, self._parties, self._n = plan, len(plan.members), plan.ckks.ring_dim
         self._context = CkksContext(plan.ckks, plan.session)
         self._noise = {
@@ -314,11 +309,15 @@ class CircuitStages(Stages):
         weights = twin / plan.unit
         error, noise = self._errors(vector, weights, last)
         if last:
-            self.note(self.circuit, noise, plan.model_error_std())
+            self.note(self.circuit, noise, kinds.model_error_std(plan))
         drift = float(error @ weights / (weights @ weights))
         if t == 0:
             one = replace(plan, update={**plan.update, "rounds": 1})
-            self.note("first_iterate", rms(error - drift * weights), one.model_error_std())
+            self.note(
+                "first_iterate",
+                rms(error - drift * weights),
+                kinds.model_error_std(one),
+            )
         unit = self._slot_gain / 2.0**plan.ckks.scale_bits
         for name, value in (("iterate", rms(error)), ("scale_drift", abs(drift) * unit)):
             self.values[name] = value
@@ -495,3 +494,11 @@ class ModelStages(CircuitStages):
         )
         slots = [projection.to_slots(part, layout.period).conj() for part in noise]
         return layout.of_parts(np.stack(slots)).reshape(-1) / self._slot_gain, rms(noise)
+
+
+_STAGES: Mapping[str, type[Stages]] = {
+    "rows": RowStages,
+    "model": ModelStages,
+    "gradients": SumStages,
+}
+"""By kind of plan."""

@@ -21,8 +21,8 @@ from protocols.aggregate.parameters import AggregateParameters
 from protocols.ckks import residues as rns
 from protocols.ckks.parameters import DECRYPTION_TOWERS, REFRESH_TOWERS
 from protocols.errors import ParameterError, PrivacyError
-from protocols.model.plan import ModelPlan
 from protocols.names import ENCRYPTED_MODEL, ENCRYPTED_ROWS, SECURE_AGGREGATION
+from protocols.plan.kinds import only
 from protocols.plan.run_plan import RunPlan
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.calibrate.rows import RowsChoice, choose_rows, rows_plan
@@ -157,10 +157,15 @@ def setting_traffic(
 
 def plan_traffic(plan: RunPlan) -> dict[str, float]:
     """The same for a plan; parties differ in how many data ciphertexts they have rows in alone."""
-    if isinstance(plan, GradientPlan):
-        return _sums_traffic(plan.cipher, len(plan.queries), plan.length, len(plan.members))
-    if not isinstance(plan, RowsPlan):
+    if plan.protocol == SECURE_AGGREGATION:
+        sums = only(GradientPlan, plan)
+        return _sums_traffic(sums.cipher, len(sums.queries), sums.length, len(sums.members))
+    if plan.kind not in ("rows", "model", "model-lffr"):
         return {}
+    return _rows_traffic(only(RowsPlan, plan))
+
+
+def _rows_traffic(plan: RowsPlan) -> dict[str, float]:
     params, parties, fresh = plan.ckks, len(plan.names), sum(plan.refreshes)
     half, top, low, last = (
         rns.packed_size((0,) * towers, params.ring_dim)
@@ -170,7 +175,7 @@ def plan_traffic(plan: RunPlan) -> dict[str, float]:
     # The ceremony; refreshes, c1 down and two shares up; the decryption.
     alike = (parties + 1) * top + (5 + rotations) * half + fresh * (2 * low + top) + 2 * last
     held = np.zeros(parties, int)
-    if isinstance(plan, ModelPlan):
+    if plan.gathered == "gradients":
         # The joint keys; points down, from the second on, and gradients up.
         points = plan.layout.num_parts * (plan.rounds - 1)
         alike += (2 + rotations) * half + points * top + 2 * (points + plan.layout.num_parts) * low

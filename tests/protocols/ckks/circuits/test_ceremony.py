@@ -42,6 +42,7 @@ from protocols.ckks.parameters import DECRYPTION_TOWERS, REFRESH_TOWERS, CkksPar
 from protocols.errors import ProtocolError
 from protocols.exchange.messages import Body
 from protocols.numerics.approximation import SIGMOID_DEGREES
+from protocols.plan import kinds
 from protocols.privacy.laws.randomness import SystemRandomness
 from protocols.privacy.laws.seeded import SeededRandomness
 from protocols.rows.curvature import Curvature
@@ -412,7 +413,7 @@ def test_the_models_noise_is_below_its_bound(
     message = exact.encoded(plan.layout.heads(twin), N, SCALE)
     noise = exact.centred(exact.coefficients(released.message[0], prime) - message, prime)
     assert rms(noise) > 1  # the measurement sees the rounding at least
-    assert rms(noise) <= plan.model_error_std()
+    assert rms(noise) <= kinds.model_error_std(plan)
 
 
 def quadratic_noise(offset: float) -> tuple[float, RowsPlan]:
@@ -434,12 +435,12 @@ def quadratic_noise(offset: float) -> tuple[float, RowsPlan]:
 def test_the_noise_behind_an_inverse_is_below_its_bound(offset: float) -> None:
     """Small columns have a large 1 / b: without the gains of rows and inverse it is not below."""
     noise, plan = quadratic_noise(offset)
-    assert 1 < noise <= plan.model_error_std()
+    assert 1 < noise <= kinds.model_error_std(plan)
     with (
         mock.patch.object(Quadratic, "inverse_gain", 0.0),
         mock.patch.object(Quadratic, "row_path", 0.0),
     ):
-        assert offset > 0.01 or noise > plan.model_error_std()
+        assert offset > 0.01 or noise > kinds.model_error_std(plan)
 
 
 def test_the_released_error_is_predicted() -> None:

@@ -9,7 +9,8 @@ from parties.kernel.gram.sums import GramSums
 from protocols.ckks.circuits.gram_blocks import BlockLayout
 from protocols.errors import ParameterError
 from protocols.gram.contributions import pack, row_sum_bound
-from sims.regression_twin import run_gram_twin
+from protocols.plan import kinds
+from sims.gram_twin import run_gram_twin
 from tests.protocols.gram.test_gram_plan import make_plan
 from tests.protocols.gram_session import (
     check_against_twin,
@@ -109,7 +110,7 @@ def test_no_slot_passes_its_bound(ridge: float, accelerated: bool) -> None:
         ckks=insecure(6, 512),
     )
     assert isinstance(plan.task.layout, BlockLayout)
-    found = plan.slot_bounds(1.0)
+    found = kinds.slot_bounds(plan, 1.0)
     spread = np.random.default_rng(1).normal(size=(n, d))
     spread /= np.linalg.norm(spread, axis=1, keepdims=True)
     column = np.tile(np.eye(d)[0], (n, 1))

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from protocols.ckks.circuits.choice import choose_parameters
 from protocols.ckks.circuits.packing import next_power_of_two
-from protocols.costs.layout import NEARLY, cheapest_layout, iteration_work
+from protocols.ckks.circuits.rows_at_home import _Rounded
+from protocols.costs.counts import cheapest_layout, iteration_work
 from protocols.errors import ParameterError
+from protocols.rows.counts import NEARLY
 from protocols.rows.plan import RowsPlan
 from tests.support.helpers import make_plan
 
@@ -64,3 +67,10 @@ def test_a_plan_of_another_packing_is_another_plan() -> None:
     assert replace(plan, features_per_ciphertext=8).digest() != plan.digest()
     with pytest.raises(ParameterError, match="features_per_ciphertext=3"):
         replace(plan, features_per_ciphertext=3)
+
+
+def test_owners_sum_independent_roundings_in_one_order() -> None:
+    """By addresses the last digit, and so the digest of a sheet, differed between processes."""
+    one, sources = np.ones(1), [object() for _ in range(40)]
+    left, right = (_Rounded(one, dict.fromkeys(part, one)) for part in (sources[:30], sources[20:]))
+    assert list((left * right).slopes)[:40] == sources

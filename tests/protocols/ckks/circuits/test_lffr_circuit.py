@@ -17,10 +17,10 @@ from protocols.ckks.circuits.rows import MASK_VALUE, REFRESH_LEVEL
 from protocols.ckks.circuits.tally import CountingContext, Shadow, Tally
 from protocols.ckks.parameters import CkksParameters
 from protocols.errors import ParameterError
+from protocols.lffr.plan import LffrPlan
+from protocols.lffr.training import train_lffr
 from protocols.models.lffr import PAPER_LINK, slope_of_loss
 from protocols.numerics.approximation import exponential_approximation, sigmoid_approximation
-from protocols.rows.lffr_plan import LffrPlan
-from protocols.rows.lffr_training import train_lffr
 from tests.protocols.lffr_session import make_plan
 
 

@@ -21,6 +21,7 @@ from parties.verifier.objectives import open_contributor
 from protocols.errors import ParameterError
 from protocols.model.plan import ModelPlan
 from protocols.numerics.approximation import sigmoid_approximation
+from protocols.plan import kinds
 from protocols.plan.run_plan import PrivacyPlan
 from protocols.privacy.certificates.descent_bound import push_bound
 from protocols.privacy.certificates.gram import gram_sensitivity
@@ -233,7 +234,7 @@ def test_bounds_of_slots_are_at_the_offsets_ends() -> None:
     """The walk with offsets is longer than without, and holds where rows have them."""
     plan = make_plan(rows=(30,) * 2, update="nag", rounds=2, make=ModelPlan, schema=OFFSET)
     plain = replace(plan, schema={"digest": "22" * 32})
-    bounds, without = (each.slot_bounds(3**0.5) for each in (plan, plain))
+    bounds, without = (kinds.slot_bounds(each, 3**0.5) for each in (plan, plain))
     assert bounds.largest is not None and without.largest is not None
     assert bounds.largest > without.largest
     # The worst rows: all push the same way from the start.

@@ -17,16 +17,13 @@ Party p encrypts x_i, twice, and x_i (1/2 - y_io) / A into its own columns, in t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.kernel.rows.curvature import LIFT
-from protocols.ckks.circuits.errors import MARGIN, error_std, few_margin
-from protocols.ckks.circuits.lffr import KINDS, LFFR_LEVELS, LffrUnits, OutputLayout, cubic
+from protocols.ckks.circuits.lffr import LFFR_LEVELS, LffrUnits, OutputLayout, cubic
 from protocols.ckks.circuits.rows import MASK_VALUE
 from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.parameters import REFRESH_TOWERS
@@ -34,15 +31,11 @@ from protocols.errors import ParameterError
 from protocols.models.lffr import CURVATURE, Lffr
 from protocols.numerics.approximation import Polynomial
 from protocols.numerics.inverse import MAX_RATIO
-from protocols.numerics.slot_bounds import SlotBounds
 from protocols.plan.circuit_plan import CircuitPlan, ColumnMaps, Packed, check_depth
+from protocols.plan.run_plan import Checks
 from protocols.privacy.certificates.lffr import LffrSetting, of_plan, row_bound
-from protocols.privacy.laws.randomness import RandomSource
-from protocols.privacy.laws.shares import gaussian_shares
-from protocols.rows import lffr_slots
 from protocols.rows.curvature import Curvature
-from protocols.steps.precondition import LEVELS, relative_error
-from protocols.words import Fact, count, link_facts, number, target_facts
+from protocols.steps.precondition import LEVELS
 
 Array = NDArray[np.float64]
 # Of the widest range that is inverted: its end is the offset and what rows add.
@@ -57,6 +50,34 @@ def fixed_hessian_of(largest: float, *, ridge: float = 0.0, offset: float = 0.01
     """
     least = SPARE * CURVATURE * largest / MAX_RATIO
     return Curvature.for_rows(largest, offset=max(offset + 2 * ridge, least), constant=CURVATURE)
+
+
+def check_lffr(plan: LffrPlan) -> None:
+    """Model, levels, rate, ridge, packing."""
+    if plan.model != Lffr.name:
+        raise ParameterError(f"model={plan.model!r} is not {Lffr.name!r}")
+    if plan.whitening is not None:
+        raise ParameterError(f"whitening of model {plan.model}: its slots have no proof then")
+    cubic(plan.link)
+    check_depth(plan, {"one iteration": LFFR_LEVELS + REFRESH_TOWERS - 1})
+    if plan.rounds < 1:
+        raise ParameterError(f"rounds={plan.rounds} must be at least 1")
+    if not 0 < plan.learning_rate < math.inf or not 0 <= plan.ridge < math.inf:
+        raise ParameterError(
+            f"learning_rate={plan.learning_rate}, ridge={plan.ridge}: the rate must be "
+            "positive, the ridge 0 or more"
+        )
+    if plan.privacy and plan.curvature:
+        raise ParameterError(
+            "privacy with a preconditioner: it depends on rows and is not noised; "
+            "set curvature=None and a public learning_rate"
+        )
+    if 2 * plan.ridge * plan.largest_step >= 1 + 1e-3:
+        raise ParameterError(
+            f"ridge={plan.ridge} overshoots at step {plan.largest_step:g}: lower the "
+            "learning_rate, or add 2 ridge to the curvature's offset"
+        )
+    _ = plan.layout
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,6 +95,7 @@ class LffrPlan(CircuitPlan):
 
     kind: ClassVar[str] = "lffr"
     gathered: ClassVar[str] = "copies"
+    checks: ClassVar[Checks] = (*CircuitPlan.checks, check_lffr)
 
     outputs: int
     rounds: int = field()
@@ -82,33 +104,6 @@ class LffrPlan(CircuitPlan):
     learning_rate: float = 1.0
     ridge: float = 0.0
     model: str = Lffr.name
-
-    def __post_init__(self) -> None:
-        CircuitPlan.__post_init__(self)
-        if self.model != Lffr.name:
-            raise ParameterError(f"model={self.model!r} is not {Lffr.name!r}")
-        if self.whitening is not None:
-            raise ParameterError(f"whitening of model {self.model}: its slots have no proof then")
-        cubic(self.link)
-        check_depth(self, {"one iteration": LFFR_LEVELS + REFRESH_TOWERS - 1})
-        if self.rounds < 1:
-            raise ParameterError(f"rounds={self.rounds} must be at least 1")
-        if not 0 < self.learning_rate < math.inf or not 0 <= self.ridge < math.inf:
-            raise ParameterError(
-                f"learning_rate={self.learning_rate}, ridge={self.ridge}: the rate must be "
-                "positive, the ridge 0 or more"
-            )
-        if self.privacy and self.curvature:
-            raise ParameterError(
-                "privacy with a preconditioner: it depends on rows and is not noised; "
-                "set curvature=None and a public learning_rate"
-            )
-        if 2 * self.ridge * self.largest_step >= 1 + 1e-3:
-            raise ParameterError(
-                f"ridge={self.ridge} overshoots at step {self.largest_step:g}: lower the "
-                "learning_rate, or add 2 ridge to the curvature's offset"
-            )
-        _ = self.layout
 
     @property
     def fitted(self) -> Lffr:
@@ -168,6 +163,11 @@ class LffrPlan(CircuitPlan):
         return (ColumnMap.of(layout, value, head=0 if last else None),)
 
     @property
+    def noise_shape(self) -> tuple[int, ...]:
+        """Of every iteration."""
+        return (self.rounds, self.num_features, self.outputs)
+
+    @property
     def model_size(self) -> int:
         """Features times outputs."""
         return self.num_features * self.outputs
@@ -186,64 +186,10 @@ class LffrPlan(CircuitPlan):
         """Weights are encrypted as W / R, R the link's radius."""
         return self.link.radius
 
-    def slot_bounds(self, norm_bound: float) -> SlotBounds:
-        """See `lffr_slots`."""
-        return lffr_slots.bounds(self, norm_bound)
-
-    def model_error_std(self) -> float:
-        """Bound on the noise of the encrypted model before its decryption, per coefficient.
-
-        As in `rows`, but the last refresh, which adds one rounding, keeps one of B columns of what
-        was there before: k of S slots. An iteration rounds once in the refresh, and in each column
-        the product, the noise and the ridge's share, MASK_VALUE sqrt(B) each in the sum.
-        Where b_k >= low + 0.155 t, t the mean |x_k|:
-
-        - 1 / b_k errs by a few roundings relative to itself (`precondition`), |grad_k| <= 8/27 t,
-          so that a step errs by at most 2 of them;
-        - noise in c x moves z by |w| / c <= R / c of it, a slope by 0.2 of that, and a step by at
-          most sqrt(t) / b_k <= 1 / (2 sqrt(0.155 low)) of its mean over rows;
-        - noise in the lifted c x moves a step by at most (1/2) / low / LIFT / c of its mean, and in
-          the lifted label terms by |A| / c as much, A that of `units`, empty columns included;
-        - noise in a side column moves a step by MASK_VALUE of it.
-        """
-        return self._error_std(1 / math.sqrt(self.layout.block_size))
-
     @property
     def shown(self) -> NDArray[np.bool_]:
         """Slots of the weights."""
         return self.layout.heads(1.0) > 0
-
-    def shown_error_std(self) -> float:
-        """All that a head has, of which there are few."""
-        return self._error_std(1.0, few_margin(self.model_size))
-
-    def _error_std(self, kept: float, margin: float = MARGIN) -> float:
-        """kept: of what was there before the last refresh."""
-        size, units, rows = self.layout.block_size, self.units, self.num_rows
-        path, root = self.learning_rate * self.rounds, math.sqrt(self.rounds)
-        rounding = root * math.hypot(1.0, 2 * MASK_VALUE * math.sqrt(size))
-        weight, side = 1.0, MASK_VALUE * root
-        if self.curvature:
-            relative = relative_error(self.curvature, self.ckks, len(self.members))
-            rounding += 2 * path * relative / self.unit
-            weight, side = 1 / (2 * math.sqrt(CURVATURE * self.curvature.offset)), 0.0
-        lifted = self.largest_step / (2 * LIFT * self.unit * self.learning_rate)
-        columns = size * (self.layout.num_data_ciphertexts // KINDS)
-        terms = lifted * units.leading * math.sqrt(columns) / rows
-        moved = (
-            path / units.row_scale * math.hypot((0.2 * weight + lifted) / math.sqrt(rows), terms)
-        )
-        return error_std(
-            self.ckks,
-            len(self.members),
-            rounding_gain=math.hypot(1.0, rounding * kept),
-            row_gain=math.hypot(moved, side) * kept,
-            margin=margin,
-        )
-
-    def iterate_error_std(self) -> float:
-        """Of which the last refresh keeps one of B columns."""
-        return math.sqrt(self.layout.block_size) * self.model_error_std()
 
     def privacy_setting(self, norm_bound: float) -> LffrSetting:
         """What `lffr_certificate` judges, for rows of this norm.
@@ -253,36 +199,8 @@ class LffrPlan(CircuitPlan):
         """
         return of_plan(self, self.outputs, norm_bound)
 
-    def draw_noise(self, randomness: RandomSource) -> Array:
-        """One party's noise on the mean gradient, shape (rounds, d, c); zeros without privacy."""
-        sigma = self.privacy.sigma if self.privacy else 0.0
-        shape = (self.rounds, self.num_features, self.outputs)
-        size = self.num_features * self.outputs
-        return gaussian_shares(sigma, self.split, self.rounds, size, randomness).reshape(shape)
-
     def place(self, party: str, *values: Array) -> Packed:
         """Rows, the same lifted, label terms; side columns."""
         *rows, side = values
         data = self.layout.pack_data(rows, self.party_index(party))
         return {"ciphertexts": list(data)}, [*data.values(), *self.layout.pack_side(side)]
-
-    def figures(self) -> dict[str, Any]:
-        """The iteration, then the encryption."""
-        return {
-            "update": "fixed-hessian" if self.curvature else "gd",
-            "degree": self.link.degree,
-            "outputs": self.outputs,
-            "ridge": self.ridge,
-            **CircuitPlan.figures(self),
-        }
-
-    def training_facts(self) -> Iterator[Fact]:
-        """The iteration and what it fits."""
-        kind, rate = "gd", f"learning rate {number(self.learning_rate)}"
-        if self.curvature:
-            kind = "fixed Hessian"
-            rate = "each coefficient at the rate that a bound on its curvature allows"
-        update = f"{kind}, {count(self.rounds, 'iteration')}"
-        yield "Update", update, f"gradient descent on encrypted rows; {rate}"
-        yield from target_facts(self.ridge, self.outputs)
-        yield from link_facts(self.link, self.fitted.link_error(self.link), *self.fitted.stand_in)

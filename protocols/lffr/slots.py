@@ -46,8 +46,8 @@ from protocols.rows.slots import (
 )
 
 if TYPE_CHECKING:
-    from protocols.model.lffr_plan import LffrModelPlan
-    from protocols.rows.lffr_plan import LffrPlan
+    from protocols.lffr.home_plan import LffrModelPlan
+    from protocols.lffr.plan import LffrPlan
 
 
 Floats = NDArray[np.float64]
@@ -95,7 +95,7 @@ class LffrCourse(Course):
 
 
 def at_home(plan: LffrModelPlan, norm_bound: float) -> SlotBounds:
-    """Of LFFR with gd or nag and a public rate, where rows stay home."""
+    """Of LFFR with gd or nag and a public rate, where rows stay home: two features share a slot."""
     privacy = plan.privacy
     course = LffrCourse(
         rule=plan.rule,
@@ -108,7 +108,7 @@ def at_home(plan: LffrModelPlan, norm_bound: float) -> SlotBounds:
         outputs=plan.targets,
         is_stochastic=plan.is_stochastic,
     )
-    return bounds_of(plan, course)
+    return bounds_of(plan, course).paired()
 
 
 # -- encrypted rows -------------------------------------------------------------------------------

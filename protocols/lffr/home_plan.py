@@ -8,22 +8,36 @@ certificate is that of encrypted rows (`privacy.lffr_certificate`); gd or nag wi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
-from protocols.ckks.circuits.lffr import LffrUnits, cubic
-from protocols.ckks.circuits.rows_at_home import lffr_levels, rounding_gain, steepest
+from protocols.ckks.circuits.lffr import LFFR_LEVELS, LffrUnits, cubic
+from protocols.ckks.circuits.rows import REFRESH_LEVEL
 from protocols.errors import ParameterError
 from protocols.model.plan import Array, ModelPlan
 from protocols.models.lffr import Lffr, slope_of_loss
 from protocols.numerics.approximation import Polynomial
-from protocols.numerics.slot_bounds import SlotBounds
+from protocols.plan.run_plan import Checks
 from protocols.privacy.certificates.lffr import LffrSetting, of_plan, row_bound
-from protocols.rows import lffr_slots
 from protocols.updates.momentum import GradientDescent, Nesterov
 from protocols.updates.update import Update
-from protocols.words import Fact, target_facts
+
+
+def check_link(plan: LffrModelPlan) -> None:
+    """Before anything is packed."""
+    if plan.model != Lffr.name:
+        raise ParameterError(f"model={plan.model!r} is not {Lffr.name!r}")
+    cubic(plan.link)
+
+
+def check_rule(plan: LffrModelPlan) -> None:
+    """The certificate is about gd."""
+    kinds = (GradientDescent,) if plan.privacy else (GradientDescent, Nesterov)
+    if not isinstance(plan.rule, kinds):
+        raise ParameterError(
+            f"update={plan.update['kind']!r}: model {plan.model} takes "
+            f"{' or '.join(kind.kind for kind in kinds)} with protocol {plan.protocol}"
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,20 +53,9 @@ class LffrModelPlan(ModelPlan):
     kind: ClassVar[str] = "model-lffr"
     circuit: ClassVar[str] = "lffr"
     certifies_targets: ClassVar[bool] = True
+    checks: ClassVar[Checks] = (check_link, *ModelPlan.checks, check_rule)
 
     model: str = Lffr.name
-
-    def __post_init__(self) -> None:
-        if self.model != Lffr.name:
-            raise ParameterError(f"model={self.model!r} is not {Lffr.name!r}")
-        cubic(self.link)
-        ModelPlan.__post_init__(self)
-        kinds = (GradientDescent,) if self.privacy else (GradientDescent, Nesterov)
-        if not isinstance(self.rule, kinds):
-            raise ParameterError(
-                f"update={self.update['kind']!r}: model {self.model} takes "
-                f"{' or '.join(kind.kind for kind in kinds)} with protocol {self.protocol}"
-            )
 
     @property
     def accounted_as(self) -> str:
@@ -63,7 +66,7 @@ class LffrModelPlan(ModelPlan):
     def levels_of(link: Polynomial, rule: Update) -> int:
         """As on encrypted rows."""
         _ = link
-        return lffr_levels(rule)
+        return max(LFFR_LEVELS, REFRESH_LEVEL + rule.levels() + 1)
 
     def drops(self, term: str) -> str:
         """Weights meet rows in the clear; no bound knows of offsets."""
@@ -84,11 +87,6 @@ class LffrModelPlan(ModelPlan):
         """See `ModelPlan`."""
         return LffrUnits.of(self.link, self.largest_gradient_factor)
 
-    @property
-    def slope_gain(self) -> float:
-        """Of LFFR's slope."""
-        return rounding_gain(self.units, steepest)
-
     def slope(self, z: Array, targets: Array) -> Array:
         """Of the squared error, in the score."""
         return slope_of_loss(self.link, z, targets)
@@ -104,17 +102,3 @@ class LffrModelPlan(ModelPlan):
             ParameterError: the plan has no privacy, or a figure is out of range.
         """
         return of_plan(self, self.targets, norm_bound)
-
-    def slot_bounds(self, norm_bound: float) -> SlotBounds:
-        """See `lffr_slots`; two features share a slot."""
-        found = lffr_slots.at_home(self, norm_bound)
-        return replace(found, refreshes=tuple(2 * bound for bound in found.refreshes))
-
-    def figures(self) -> dict[str, Any]:
-        """Outputs and ridge as well."""
-        return {**ModelPlan.figures(self), "outputs": self.targets, "ridge": self.ridge}
-
-    def training_facts(self) -> Iterator[Fact]:
-        """What it fits as well."""
-        yield from ModelPlan.training_facts(self)
-        yield from target_facts(self.ridge, self.targets)

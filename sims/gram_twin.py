@@ -1,15 +1,20 @@
-"""What an encrypted regression on sums is compared with: its twin, and scikit-learn."""
+"""What an encrypted regression on Gram sums is compared with: the same in float64."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import reduce
+from operator import add
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.linear_model import LinearRegression, Ridge
 
 from parties.kernel.gram.sums import GramSums
 from protocols.gram.contributions import GramTask
+from protocols.gram.plan import GramPlan
+from sims.prepare import PreparedData
+from sims.twins import MOST_UNLEARNT, Specs, Twin, course_of, more_rounds, unconverged
 
 Array = NDArray[np.float64]
 
@@ -47,14 +52,32 @@ def unlearnt(task: GramTask, sums: GramSums, weights: Array) -> Array:
     return gap
 
 
-def ridge_solution(rows: Array, targets: Array, ridge: float, weight: Array | None = None) -> Array:
-    """Minimiser of mean |X W - Y|^2 + ridge |W|^2 by scikit-learn, shape (d, c).
+def twin(plan: GramPlan, data: PreparedData, specs: Specs) -> Twin:
+    """See `twins.twin_of`."""
+    parts = (
+        plan.contribution(s.shard.x, s.shard.y, plan.draw_noise(s.noise_source()), s.shard.weight)
+        for s in specs.values()
+    )
+    course, sums = course_of(plan, data), reduce(add, parts)
+    weights = run_gram_twin(plan.task, sums, lambda t, w: course.record(t, plan.decode(w)))
+    encoded, counts = plan.fitted.encode(data.labels), data.row_weights[:, None]
+    middle = (counts * encoded).sum(axis=0) / counts.sum()
+    variance = np.mean(counts * (encoded - middle) ** 2, axis=0)
+    whole = np.where(variance > 0, variance, np.inf)
 
-    ridge 0: least squares of least norm.
-    """
-    # scikit-learn minimises the sum, and the bias is a column of ours like any other.
-    fit = LinearRegression(fit_intercept=False)
-    if ridge:
-        fit = Ridge(alpha=len(rows) * ridge, fit_intercept=False, solver="cholesky")
-    coef = np.asarray(fit.fit(rows, targets, sample_weight=weight).coef_)
-    return coef.reshape(targets.shape[1], -1).T
+    def left(rounds: int) -> Array:
+        task = replace(plan.task, rounds=rounds)
+        w = run_gram_twin(task, sums, lambda t, w: None)
+        share: Array = unlearnt(task, sums, w) / whole
+        return share
+
+    def fine(rounds: int) -> bool:
+        return bool(left(rounds).max() <= MOST_UNLEARNT)
+
+    own = unlearnt(plan.task, sums, weights) / whole
+    cure = "" if own.max() <= MOST_UNLEARNT else more_rounds(plan, data, fine)
+    return Twin(
+        weights=plan.decode(weights),
+        iterations=tuple(course.metrics),
+        warnings=unconverged(plan, data.schema.label.names, own, cure),
+    )

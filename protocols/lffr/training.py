@@ -5,7 +5,7 @@ Every iteration takes LFFR_LEVELS, and the refresh after it sums over columns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,11 +14,9 @@ from numpy.typing import NDArray
 from protocols.ckks.circuits.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.circuits.lffr import LffrGradient
 from protocols.ckks.circuits.rows import REFRESH_LEVEL, Preconditioner
-from protocols.ckks.evaluation import CkksContext
 from protocols.exchange.messages import Exchange
-from protocols.rows.lffr_plan import LffrPlan
-from protocols.rows.training import refresh_sums
-from protocols.steps.contribute import Opened, collect
+from protocols.lffr.plan import LffrPlan
+from protocols.rows.training import Progress, RowsCircuit, refresh_sums
 from protocols.steps.precondition import precondition
 from protocols.steps.refresh import Refresh
 
@@ -26,26 +24,11 @@ Vectors = Sequence[EncryptedVector]
 Array = NDArray[np.float64]
 
 
-class LffrCircuit:
-    """LFFR on encrypted rows: a `encrypted_rows.Circuit`."""
-
-    def __init__(self, plan: LffrPlan) -> None:
-        self._plan = plan
-
-    def evaluator(self, context: CkksContext) -> Evaluator:
-        """On the outputs' layout."""
-        return Evaluator(context, self._plan.layout)
-
-    def collect(self, evaluator: Evaluator, contributions: Opened) -> Exchange[Any]:
-        """Data, and summed side columns."""
-        return collect(evaluator, self._plan, contributions)
+class LffrCircuit(RowsCircuit):
+    """LFFR on encrypted rows, on the outputs' layout."""
 
     def train(
-        self,
-        evaluator: Evaluator,
-        encrypted: Any,
-        refresh: Refresh,
-        on_iteration: Callable[[int], None],
+        self, evaluator: Evaluator, encrypted: Any, refresh: Refresh, on_iteration: Progress
     ) -> Exchange[EncryptedVector]:
         """See `train_lffr`."""
         data, side = encrypted
@@ -58,7 +41,7 @@ def train_lffr(
     data: Vectors,
     side: Vectors,
     fresh: Refresh,
-    on_iteration: Callable[[int], None] = lambda t: None,
+    on_iteration: Progress = lambda t: None,
 ) -> Exchange[EncryptedVector]:
     """Encrypted W / R after the plan's last iteration, R the link's radius: `Layout.heads`.
 

@@ -1,131 +1,32 @@
-"""Regressions: on Gram sums a ridge that noise needs; LFFR's preconditioner or certified rate."""
+"""LFFR: an encrypted preconditioner, or a certified rate."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any
 
 from protocols.ckks.circuits.choice import choose_parameters
 from protocols.ckks.circuits.lffr import LFFR_LEVELS
-from protocols.ckks.parameters import CkksParameters
 from protocols.errors import ParameterError
-from protocols.gram.contributions import layout_for, row_sum_bound
-from protocols.gram.plan import GramPlan
-from protocols.gram.training import LEVELS
-from protocols.model.lffr_plan import LffrModelPlan
-from protocols.models.gram_models import gram_model
+from protocols.lffr.home_plan import LffrModelPlan
+from protocols.lffr.plan import LffrPlan, fixed_hessian_of
 from protocols.models.lffr import CURVATURE, PAPER_LINK
 from protocols.models.lffr import curvature as steepest_slope
-from protocols.names import ENCRYPTED_MODEL
 from protocols.numerics import arithmetic
+from protocols.plan.kinds import with_slot_bound
 from protocols.plan.run_plan import PrivacyPlan
 from protocols.privacy.calibrate.figures import Draft, PublicFigures, Wanted
 from protocols.privacy.calibrate.rows import laid_out
-from protocols.privacy.certificates import gram as gram_certificate
 from protocols.privacy.certificates import lffr as lffr_certificate
 from protocols.privacy.certificates.certificate import Certificate
-from protocols.privacy.certificates.gram import GramRelease
 from protocols.privacy.certificates.lffr import LffrSetting, row_bound
 from protocols.rows.curvature import Curvature, largest_row_sum
-from protocols.rows.lffr_plan import LffrPlan, fixed_hessian_of
 from protocols.updates.registry import rule_named
 
 DEFAULT_ROUNDS = 30
-"""Of LFFR; and on Gram sums with much noise, of which more iterations only learn more."""
-GRAM_ROUNDS = 60
-"""Leave 1 in 67 of what belongs to curvatures from 1 / 600 of the largest on (`gram_pace`)."""
-SMALL_RIDGE = 0.01
-"""Of the largest curvature: noise that needs more ridge is much."""
-FLOOR = 1 / 16
-"""Of the Gram curvature; 1 / 64 would save a tenth of the iterations and double the noise."""
 PRIVATE_ROUNDS = 10
-"""Of LFFR: noise per round grows as fast as the steps shrink, so that more rounds gain nothing."""
+"""Noise per round grows as fast as the steps shrink, so that more rounds gain nothing."""
 BISECTIONS = 40
-
-
-# -- Gram sums ------------------------------------------------------------------------------------
-
-
-def draft_gram(figures: PublicFigures, wanted: Wanted) -> Draft:
-    """A ridge, a bound on the curvature, a ring, and with privacy a certificate.
-
-    Raises:
-        PrivacyError: a condition fails. ParameterError: no ring fits.
-    """
-    params = gram_ring(wanted, figures.num_features, figures.outputs)
-    certificate, ridge, curvature = None, wanted.ridge or 0.0, gram_curvature(figures)
-    privacy: PrivacyPlan | None = None
-    notes: tuple[str, ...] = ()
-    if wanted.epsilon is not None:
-        certificate = least_gram_noise(figures, wanted)
-        release: GramRelease = certificate.setting
-        curvature = certificate.figures["curvature_bound"]
-        privacy = wanted.promise(
-            figures, sigma=float(release.sigma or 0.0), sensitivity=certificate.sensitivity
-        )
-        if release.ridge != ridge:
-            notes = (
-                f"ridge={release.ridge:.4g} was chosen, the bound on the noise of the sums, so "
-                "that training cannot diverge; it shrinks the model: more rows, fewer columns or "
-                "a larger epsilon lower it",
-            )
-        ridge = release.ridge
-    quiet = privacy is None or 2 * ridge < SMALL_RIDGE * (curvature + 2 * ridge)
-    plan = GramPlan(
-        **wanted.common(figures, privacy),
-        model=wanted.model,
-        ckks=params,
-        cover=wanted.cover,
-        outputs=figures.outputs,
-        rounds=wanted.rounds or (GRAM_ROUNDS if quiet else DEFAULT_ROUNDS),
-        ridge=ridge,
-        curvature_bound=curvature,
-        floor=wanted.floor or FLOOR,
-        accelerated=True,
-    )
-    return Draft(plan.with_slot_bound(figures.norm_bound), certificate, notes)
-
-
-def gram_curvature(figures: PublicFigures) -> float:
-    """Bound on the parties' row sums b."""
-    return row_sum_bound(figures.norm_bound, figures.num_features, figures.entry_bound)
-
-
-def gram_ring(wanted: Wanted, num_features: int, outputs: int) -> CkksParameters:
-    """Smallest ring that is secure; a matrix that does not fit into a ciphertext takes blocks.
-
-    Raises:
-        ParameterError: there is none, or the matrix has too many columns for blocks.
-    """
-    params = choose_parameters(LEVELS, secure=wanted.secure, ring_dim=wanted.ring_dim)
-    layout_for(params.num_slots, num_features, outputs)
-    return params
-
-
-def least_gram_noise(figures: PublicFigures, wanted: Wanted) -> Certificate:
-    """The least noise for the promise, and the ridge that it needs at least.
-
-    Raises:
-        PrivacyError: a condition fails.
-    """
-    release = GramRelease(
-        budget=wanted.budget(figures),
-        norm_bound=figures.norm_bound,
-        target_bound=gram_model(wanted.model).bound(figures.outputs),
-        rows=figures.rows,
-        features=figures.num_features,
-        outputs=figures.outputs,
-        ridge=math.inf,
-    ).resolved()
-    # A grid as coarse as that of the noise itself needs may be coarser by one step.
-    needed = next(c.right for c in gram_certificate.check(release).conditions if c.name == "noise")
-    release = replace(release, sigma=max(needed, release.sigma or 0.0))
-    ridge = max(wanted.ridge or 0.0, release.noise_bound)
-    return gram_certificate.check(replace(release, ridge=ridge)).require()
-
-
-# -- LFFR -----------------------------------------------------------------------------------------
 
 
 def draft_lffr(figures: PublicFigures, wanted: Wanted) -> Draft:
@@ -134,8 +35,6 @@ def draft_lffr(figures: PublicFigures, wanted: Wanted) -> Draft:
     Raises:
         PrivacyError: a condition fails. ParameterError: no ring fits.
     """
-    if wanted.protocol == ENCRYPTED_MODEL:
-        return _lffr_at_home(figures, wanted)
     certificate, privacy, rate = None, None, 1.0
     notes: tuple[str, ...] = ()
     curvature: Curvature | None = None
@@ -157,7 +56,7 @@ def draft_lffr(figures: PublicFigures, wanted: Wanted) -> Draft:
         learning_rate=rate,
         ridge=wanted.ridge or 0.0,
     )
-    return Draft(plan.with_slot_bound(figures.norm_bound), certificate, notes)
+    return Draft(with_slot_bound(plan, figures.norm_bound), certificate, notes)
 
 
 def _promised(
@@ -174,7 +73,7 @@ def _promised(
     return promise, (note,)
 
 
-def _lffr_at_home(figures: PublicFigures, wanted: Wanted) -> Draft:
+def draft_at_home(figures: PublicFigures, wanted: Wanted) -> Draft:
     """A public rate: nag, or gd with a ridge; with privacy gd at a certified one.
 
     Raises:

@@ -1,0 +1,21 @@
+"""What is known of plans on Gram sums."""
+
+from protocols.gram import errors, slots, words
+from protocols.gram.plan import GramPlan
+from protocols.gram.training import GramCircuit
+from protocols.plan import circuit_words
+from protocols.plan.kinds import CircuitKind
+
+KIND = CircuitKind(
+    plan=GramPlan,
+    released=circuit_words.released,
+    figures=words.figures,
+    facts=words.facts,
+    remarks=circuit_words.remarks,
+    slot_bounds=slots.bounds,
+    circuit=GramCircuit,
+    counts="protocols.gram.counts",
+    model_error_std=lambda plan: errors.model_error_std(plan.task),
+    iterate_error_std=lambda plan: errors.model_error_std(plan.task),
+    shown_error_std=lambda plan: errors.shown_error_std(plan.task),
+)

@@ -1,0 +1,36 @@
+"""What is known of plans of LFFR, on encrypted rows and where rows stay home."""
+
+from protocols.lffr import errors, slots, words
+from protocols.lffr.home_plan import LffrModelPlan
+from protocols.lffr.plan import LffrPlan
+from protocols.lffr.training import LffrCircuit
+from protocols.plan import circuit_words
+from protocols.plan.kinds import CircuitKind
+from protocols.rows.training import RowsCircuit
+
+KIND = CircuitKind(
+    plan=LffrPlan,
+    released=circuit_words.released,
+    figures=words.figures,
+    facts=words.facts,
+    remarks=circuit_words.remarks,
+    slot_bounds=slots.bounds,
+    circuit=LffrCircuit,
+    counts="protocols.lffr.counts",
+    model_error_std=errors.model_error_std,
+    iterate_error_std=errors.iterate_error_std,
+    shown_error_std=errors.shown_error_std,
+)
+AT_HOME = CircuitKind(
+    plan=LffrModelPlan,
+    released=circuit_words.released,
+    figures=words.home_figures,
+    facts=words.home_facts,
+    remarks=circuit_words.remarks,
+    slot_bounds=slots.at_home,
+    circuit=RowsCircuit,
+    counts="protocols.model.counts",
+    model_error_std=errors.home_model_error_std,
+    iterate_error_std=errors.home_iterate_error_std,
+    shown_error_std=errors.home_model_error_std,
+)
