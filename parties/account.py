@@ -123,6 +123,8 @@ class Account:
         booked = state.get("booked", ("", 0.0))
         self.booked = booked and (str(booked[0]), float(booked[1]))
         is_open = self._ledger is not None and held is not None and self._ledger.is_open(held)
+        if held is not None and self._ledger is not None and not (is_open or self._spent):
+            raise PolicyError("the ledger has closed this run meanwhile: it is over")
         self._open = held if is_open else None
 
 

@@ -273,8 +273,8 @@ def compare(
     optimum = fit_unclipped(fit, data.raw, data.labels, data.row_weights, data.offsets)
 
     private = plan.privacy is not None
+    schema = schema_notes(data.schema_from, private=private)
     public = (
-        *schema_notes(data.schema_from, private=private),
         *found.notes,
         *unproven_warnings(plan, data.schema.norm_bound),
         *missing_words(outcome.missing),
@@ -306,8 +306,9 @@ def compare(
         test_y=test.y,
         test_offset=test.offset,
         clamped={name: {"notes": s.counts.summary()} for name, s in data.shards.items()},
-        warnings=(*public, *twin.warnings, *data.notes),
-        public_warnings=public,
+        # What training left undone before how it was done.
+        warnings=(*schema, *twin.warnings, *public, *data.notes),
+        public_warnings=(*schema, *public),
         noise=noise,
         exact_sums=exact_sums,
         peak_memory_mb=ran.peak_memory,

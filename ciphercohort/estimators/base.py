@@ -143,7 +143,9 @@ class FederatedEstimator(BaseEstimator, ABC):
             warnings.warn(told, InferredSchemaWarning, stacklevel=2)
         data = shards.encode(tables, schema, self.schema_from_, notes)
         result = run(config, data, root, self._report)
-        for told in (w for w in result.warnings if w.startswith((FAR, UNCONVERGED))):
+        # With a penalty the maximum likelihood is not what was asked for.
+        short = (UNCONVERGED,) if config.ridge else (FAR, UNCONVERGED)
+        for told in (w for w in result.warnings if w.startswith(short)):
             warnings.warn(told, ConvergenceWarning, stacklevel=2)
         self._keep(result)
         self.n_iter_ = result.plan.rounds

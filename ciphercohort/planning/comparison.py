@@ -192,7 +192,11 @@ def like(config: SimulationConfig, found: Calibration, protocol: str) -> Wanted:
         update = "gd"
     if update not in UPDATES[protocol]:
         raise ParameterError(f"update={update!r} does not run with protocol {protocol}")
-    free = {"profile", "ring_dim", "cover"} if protocol == SECURE_AGGREGATION else set[str]()
+    if protocol == SECURE_AGGREGATION and config.cover is not None:
+        raise ParameterError(
+            f"cover={config.cover}: nobody can stand in for an owner of {protocol}; leave it out"
+        )
+    free = {"profile", "ring_dim"} if protocol == SECURE_AGGREGATION else set[str]()
     free |= {"workers"}  # of encrypted rows alone
     usual = {each.name: each.default for each in fields(SimulationConfig) if each.name in free}
     rounds = found.template.rounds

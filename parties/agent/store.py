@@ -177,13 +177,13 @@ class SessionStore:
         """Note a new session, whose state is on disk already."""
         self._put(session, Record(began=time.time()))
 
-    def save(self, party: Kept) -> None:
-        """Write the party's state; returns when it is on disk.
+    def save(self, party: Kept) -> bool:
+        """Write the party's state; returns when it is on disk, and whether it is.
 
         A state that cannot be kept is erased, which is logged once: a restart ends the session.
         """
         if self._vault is None:
-            return
+            return False
         try:
             large: set[str] = set()
             sealed = capture(party, self._vault, lambda blob: self._kept(blob, large))
@@ -192,6 +192,7 @@ class SessionStore:
                 log.warning("until this session is over, do not restart the agent: %s", error)
             self._told = True
             self._erase_state()
+            return False
         else:
             write_private(self._folder / STATE, sealed)
             if party.answered > self._answered():
@@ -199,6 +200,7 @@ class SessionStore:
                 write_private(self._last, said.encode())
             self._erase_blobs(large)
             self._large = large
+            return True
 
     def resume(self, make: Callable[[], Whole]) -> Whole | None:
         """The party of the open session, or None where its state was not kept.

@@ -99,11 +99,11 @@ class Run:
         """
         kind = type(sheet).__name__
         session = named(SESSIONS[kind], self.terms.protocols)
-        if self._agreed is not None and sheet.digest() not in self._agreed.sheets:
-            raise PolicyError("the sheets of this run are signed: no other one is opened")
         # What the account booked is for one session of rows.
         if any((type(other).__name__ in KEYS) == (kind in KEYS) for other, _ in self._opened):
             raise PolicyError("a run has one session of keys, and one of rows")
+        if self._agreed is not None and sheet.digest() not in self._held:
+            raise PolicyError("the sheets of this run are signed: no other one is opened")
         self.private.terms = replace(
             self.terms,
             booked=self.account.booked,
@@ -191,14 +191,21 @@ class Run:
 
     def take_back(self) -> None:
         """Nothing more leaves its sessions; the run counts no longer, unless it is spent."""
+        self._held = {}
         for _, session in self._opened:
             session.erase()
-        if not self.account.is_spent and self._agreed is None:
+        if not self.account.is_spent:
             self._opened = []
         self.account.abandon()
 
     def row_seal(self, rows: Any, plan: str) -> str:
-        """This party's word that its rows are these, which it alone can tell; plan: a digest."""
+        """This party's word that its rows are these, which it alone can tell; plan: a digest.
+
+        Raises:
+            PolicyError: not all have signed the run: seals tell which of one's own rows are alike.
+        """
+        if not self._is_signed:
+            raise PolicyError("not everybody has signed the sheets of this run")
         return row_seal(self.signing_key, plan, rows.fingerprint())
 
     STATE = ("_order", "_seed", "number", "_is_signed", "_agreed")
@@ -206,7 +213,7 @@ class Run:
     def state(self) -> list[Any]:
         """For `restore`; there are secrets in it."""
         held = {sheet.digest(): session.state() for sheet, session in self._opened}
-        return [state_of(self), self.account.state(), held]
+        return [state_of(self), self.account.state(), {**self._held, **held}]
 
     def restore(self, state: list[Any]) -> None:
         """Inverse of `state`, in a new run over the same rows; `open` gives sessions theirs."""

@@ -74,15 +74,15 @@ class Serving:
         self._made_of: dict[str, Any] = {}  # by sheet: rows and stream, the same after a restart
         self._undo: list[tuple[int, Callable[[], None]]] = []
         self._calls = 0  # of this run, that may show something
-        self._has_begun = False
+        self._has_begun = self._is_saved = False
         self._public: dict[str, Callable[..., Any]] = {
             "begin": self._begin,
             "sign": self._sign,
             "peers": lambda: dict(owner.peers()),
             "account": self._account,
             "commitment": lambda: self._of.commitment,
-            "agree": lambda plan, commitments: self._of.agree(str(plan), commitments),
-            "reveal": self._reveal,
+            "agree": self._agree,
+            "reveal": lambda signatures: self._of.reveal(signatures),
             "take_back": self._take_back,
             "store": self._store,
             "save": self._save,
@@ -94,7 +94,7 @@ class Serving:
             "call": self._call,
             "figure": self._figure,
             "undo": self._undone,
-            "row_seal": lambda handle, plan: self._of.row_seal(self._handled(handle), str(plan)),
+            "row_seal": self._row_seal,
         }
 
     def also(self, **calls: Callable[..., Any]) -> None:
@@ -120,7 +120,7 @@ class Serving:
         except (EOFError, OSError):
             return
         finally:
-            self._end()
+            self._end(is_kept=self._is_saved)
 
     def _answer(self, asked: Any) -> tuple[Any, ...]:
         if not (isinstance(asked, tuple) and asked and isinstance(asked[0], str)):
@@ -158,9 +158,13 @@ class Serving:
         self._has_begun = True
         self._run = self._owner.begin()
 
-    def _end(self) -> None:
-        if self._run is not None:
+    def _end(self, is_kept: bool = False) -> None:
+        """is_kept: another process goes on from its state, under the same payment."""
+        if self._run is not None and not is_kept:
             self._take_back()
+        for session in self._opened:
+            session.erase()
+        self._opened, self._undo, self._made_of, self._is_saved = [], [], {}, False
         self._run, self._rows, self._calls = None, [], 0
 
     def _take_back(self) -> None:
@@ -181,8 +185,11 @@ class Serving:
             raise PolicyError("this party has no such view of its rows")
         return run.used(rows, held_out)
 
-    def _handled(self, handle: Handle) -> Any:
-        return _at(self._rows, handle)[1]
+    def _row_seal(self, handle: Handle, plan: str) -> str:
+        asked, rows = _at(self._rows, handle)
+        if asked not in [own for own, _ in self._made_of.values()]:
+            raise PolicyError("rows are sealed that a session of this run has, and no others")
+        return self._of.row_seal(rows, str(plan))
 
     def _open(self, sheet: Any, handle: Handle, stream: str) -> tuple[Handle, bytes | None]:
         asked, rows = _at(self._rows, handle)
@@ -194,9 +201,9 @@ class Serving:
         seed = session.seed if getattr(session, "begun", False) else None
         return Handle(len(self._opened) - 1), seed
 
-    def _reveal(self, signatures: Mapping[str, str]) -> bytes:
+    def _agree(self, plan: str, commitments: Mapping[str, str]) -> Any:
         self._count()  # set back, it could sign others once its seed is known
-        return self._of.reveal(signatures)
+        return self._of.agree(str(plan), commitments)
 
     def _count(self) -> None:
         self._calls += 1
@@ -251,13 +258,15 @@ class Serving:
     def _store(self, method: str, *values: Any) -> Any:
         if method not in STORE:
             raise MessageError("the store has no method of this name to call")
+        if method == "end":
+            self._is_saved = False
         return getattr(self._owner.store, method)(*values)
 
     # -- going on in another process --------------------------------------------------------------
 
     def _save(self, driven: Any, answered: int) -> None:
         self._owner.store.count(self._of.number, self._calls)
-        self._owner.store.save(_Whole(self, driven, answered))
+        self._is_saved = self._owner.store.save(_Whole(self, driven, answered))
 
     def _resume(self) -> Any:
         """What the driver of the open session saved; sessions that it opens again go on.
@@ -267,7 +276,12 @@ class Serving:
         if self._has_begun:
             raise PolicyError("a session goes on when its process starts, and at no other time")
         self._begin()
-        whole = self._owner.store.resume(lambda: _Whole(self, None, 0))
+        try:
+            whole = self._owner.store.resume(lambda: _Whole(self, None, 0))
+        except BaseException:
+            self._end()  # what was restored is not gone on from
+            raise
+        self._is_saved = whole is not None
         return None if whole is None else whole.driven
 
     def _state(self) -> list[Any]:

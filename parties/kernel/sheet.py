@@ -8,9 +8,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
+
+import numpy as np
 
 from parties.kernel.private import Terms, public_figure
 from protocols.errors import PolicyError
@@ -65,9 +67,18 @@ def hold(
 
 
 def of_rows(
-    sheet: Any, name: str, rows: Any, terms: Terms, least: Callable[[], float]
+    sheet: Any,
+    name: str,
+    rows: Any,
+    terms: Terms,
+    least: Callable[[], float],
+    held: float = 1.0,
 ) -> list[Floor]:
-    """Of rows under CKKS, whose mean has Gaussian noise; least: that two rows' parts are apart."""
+    """Of rows under CKKS, whose mean has Gaussian noise.
+
+    least: that two rows' parts are apart; held: norm that rows are clipped to once a matrix has
+    changed them.
+    """
     names, booked = [*dict(sheet.roster)], terms.booked
     place = names.index(name) if name in names else 0
     found: list[Floor] = [
@@ -75,7 +86,7 @@ def of_rows(
         ("rows: of a party", lambda: all(type(n) is int and n > 0 for n in sheet.rows)),
         ("rounds", lambda: type(sheet.rounds) is int and sheet.rounds > 0),
         # A refusal of longer rows would tell of one.
-        ("bound", lambda: bool(sheet.matrix) or sheet.bound * SLACK >= longest(rows)),
+        ("bound", lambda: sheet.bound * SLACK >= longest(rows, sheet.matrix, held)),
     ]
     if sheet.law:
         found += [
@@ -90,9 +101,13 @@ def of_rows(
     return found
 
 
-def longest(rows: Any) -> float:
-    """What no row is longer than, by its public schema; 0 where there is none."""
-    return float(getattr(public_figure(rows, "schema"), "norm_bound", 0.0))
+def longest(rows: Any, matrix: Sequence[Sequence[float]] = (), held: float = math.inf) -> float:
+    """What no row is longer than, by its public schema; 0 where there is none.
+
+    matrix: that rows are multiplied by, by rows, and then clipped to `held`; none: neither.
+    """
+    found = float(getattr(public_figure(rows, "schema"), "norm_bound", 0.0))
+    return min(held, found * float(np.linalg.norm(np.array(matrix), 2))) if matrix else found
 
 
 def cost(sheet: Any) -> float:

@@ -23,7 +23,7 @@ from protocols.sums.plan import GradientPlan
 class SecureAggregationParty(PartyProtocol):
     """Checks messages against the plan; what leaves is its session's: `aggregate.setup.SumsHalf`.
 
-    session: holds rows, secret and noise; remark: what goes with each contribution.
+    session: holds rows, secret and noise; seal: of its rows.
     """
 
     plan: GradientPlan
@@ -34,10 +34,10 @@ class SecureAggregationParty(PartyProtocol):
         name: str,
         session: SumsSession,
         signing_key: Ed25519PrivateKey,
-        remark: Mapping[str, str],
+        seal: Callable[[], str],
     ) -> None:
         super().__init__(plan, name, signing_key)
-        self.session, self._remark = session, remark
+        self.session, self._seal = session, seal
 
     @classmethod
     def open(
@@ -54,10 +54,8 @@ class SecureAggregationParty(PartyProtocol):
         else:
             beside["own_code"] = partial(open_contributor, plan, run.name)
         session = run.open(sums_sheet(plan), shard, plan.stream, **beside)
-        remark = {}
-        if plan.sums_moment:
-            remark = {second_moment.SEAL: run.row_seal(shard, plan.digest())}
-        return cls(plan, run.name, session, run.signing_key, remark)
+        seal = partial(run.row_seal, shard, plan.digest())
+        return cls(plan, run.name, session, run.signing_key, seal)
 
     def begin(self, seeds: Mapping[str, str]) -> None:
         """Make the secret; seeds: everybody's."""
@@ -65,7 +63,7 @@ class SecureAggregationParty(PartyProtocol):
 
     def remark(self) -> Mapping[str, str]:
         """A seal of the rows, where a later run speaks of them."""
-        return self._remark
+        return {second_moment.SEAL: self._seal()} if self.plan.sums_moment else {}
 
     def stand_in(self, request: Body) -> Callable[[], None]:
         """Nobody can."""

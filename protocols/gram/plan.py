@@ -46,8 +46,8 @@ class GramPlan(CircuitPlan):
     """Least squares on Gram sums; `model` is "linear" or "improved-lffr".
 
     outputs: targets c; rounds: iterations T; ridge, curvature_bound, floor, accelerated, lowest:
-    see `GramTask`. With privacy, or of rows that are whitened, the curvature is the constant
-    `curvature_bound` instead of the parties' row sums.
+    see `GramTask`. With privacy the curvature is the constant `curvature_bound` instead of the
+    parties' row sums.
 
     Raises:
         ParameterError: fields that do not go together.
@@ -78,7 +78,7 @@ class GramPlan(CircuitPlan):
             ridge=self.ridge,
             curvature_bound=self.curvature_bound,
             floor=self.floor,
-            row_sums=self.privacy is None and self.whitening is None,
+            row_sums=self.privacy is None,
             accelerated=self.accelerated,
             lowest=self.lowest,
             ckks=self.ckks,

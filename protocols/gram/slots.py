@@ -6,9 +6,10 @@ of the inverse u, so that u = theta / D with theta in [1 - 2 e, 1], which D may 
 D^-1/2 G, phi_t(k) = (1 - p_t(k)) / k, p_t the polynomial of `gram_pace`, G = 2 X^T Y / N (+ 2 E').
 
 **0 <= K <= 1.** Without privacy by Gershgorin, sum_j |H_kj| <= b_k, where every owner sees to b <=
-`curvature_bound` (`GramPlan.contribution`). With it because |E| <= tau <= ridge, |X^T X / N| <= C^2
-and `curvature_bound` >= 2 (C^2 + tau): `gram_certificate`. Of whitened rows, without noise,
-because `curvature_bound` >= 2 Lambda, which H is at most but for the chance that Lambda states.
+`curvature_bound` (`GramPlan.contribution`); of whitened rows b_k = 2 mean |x_k| |x|_1 is at most
+2 d Lambda, but for the chance that Lambda states, as the mean squares of two columns are at most
+Lambda. With privacy because |E| <= tau <= ridge, |X^T X / N| <= C^2 and `curvature_bound` >=
+2 (C^2 + tau): `gram_certificate`.
 
 **Targets.** With A = sqrt(2 / N) X D^-1/2, A^T A <= K - k_min, k_min = 2 ridge / high, and D^-1/2 G
 = A^T y, |y|^2 <= 2 Y^2, Y the bound on a target. |phi_t(K) A^T| = |A phi_t(K)| <= S, the largest
@@ -62,7 +63,7 @@ def bounds(plan: GramPlan, norm_bound: float) -> SlotBounds:
     if plan.whitening is not None:
         whitening, failure = plan.whitening, plan.whitening.failure / 2
         holds = all(c.satisfied for c in whitening.check(plan.moment_split))
-        if not (holds and plan.curvature_bound >= 2 * whitening.spectrum * (1 - 1e-9)):
+        if not (holds and plan.curvature_bound >= whitening.row_sum_bound * (1 - 1e-9)):
             return SlotBounds.unproven(steps, "the whitened rows' second moment may be larger")
     low = task.inverse.low * task.scale if task.row_sums else task.scale
     flat = 2 * plan.ridge / task.scale * off if task.row_sums else 0.0

@@ -9,7 +9,8 @@ W_t = (1 + m_{t-1}) w_t and
     keep_t = (1 + m_t) (1 - eta_t r),   rate_t = (1 + m_t) eta_t,   pull_t = m_t / (1 + m_{t-1}),
 
 so that the gradient is scaled once. Where m_t = 0, as in the last iteration, v = W = w: the state
-is (w,). The heavy ball has the state (w, w_prev), u = w_prev.
+is (w,). Where training starts at 0 there is nothing to pull back to in the first iteration, and
+v = W whatever m_0 is. The heavy ball has the state (w, w_prev), u = w_prev.
 
 A plan carries the hyper-parameters and not the sequences, since every certificate is a theorem
 about them and each machine computes the same sequences; these are in `sequences`.
@@ -39,12 +40,14 @@ class Momentum(Update):
     """A rule that is linear in its gradients.
 
     ridge: r, coefficient of w that the rule adds to the gradient; carries_point: the state's second
-    vector is the point before (heavy ball), not the sum (Nesterov).
+    vector is the point before (heavy ball), not the sum (Nesterov); from_zero: whether training
+    starts at 0 alone.
     """
 
     __slots__ = ()
     ridge: float = 0.0
     carries_point: ClassVar[bool] = False
+    from_zero: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -135,7 +138,10 @@ def _sequences(rule: Any) -> Sequences:
     return Sequences(
         keep=tuple((1 + m) * (1 - eta * ridge) for eta, m in pairs),
         rate=tuple((1 + m) * eta for eta, m in pairs),
-        pull=tuple(m / (1 + b) for m, b in zip(momenta, before, strict=True)),
+        pull=tuple(
+            m / (1 + b) if t or not rule.from_zero else 0.0
+            for t, (m, b) in enumerate(zip(momenta, before, strict=True))
+        ),
     )
 
 

@@ -18,7 +18,7 @@ from protocols.updates.update import Update, check_positive
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RescaledNesterov(Momentum):
-    """Accelerated full-batch descent, N_t = 1 + extra * decay^t times the learning rate.
+    """Accelerated full-batch descent from 0, N_t = 1 + extra * decay^t times the learning rate.
 
     rounds: iterations; learning_rate: of rescaled rows, what 1 is for the quadratic gradient, > 0;
     extra: N_0 - 1, in [0, 2]; decay: in (0, 1]; first_alpha: a_0 of `quadratic`.
@@ -31,6 +31,7 @@ class RescaledNesterov(Momentum):
     words: ClassVar[str] = (
         "Nesterov's method, preconditioned by a public diagonal bound of the curvature"
     )
+    from_zero: ClassVar[bool] = True
     rounds: int
     learning_rate: float
     extra: float = 1.0

@@ -269,7 +269,10 @@ FLOORS: dict[str, tuple[ModuleType, str, str, Callable[[Any], bool]]] = {
         RUN, "if self._agreed is not None and sheet.digest() not in", "if False and sheet not in",
         no_sheet_is_opened_after,
     ),
-    "no session again": (RUN, "and self._agreed is None:", "and True:", no_session_is_opened_again),
+    "no session again": (
+        RUN, "if self._agreed is not None and sheet.digest() not in self._held:", "if False:",
+        no_session_is_opened_again,
+    ),
     "own word": (
         RUN, 'raise PolicyError("the sheets of this run are not signed: no seed',
         'return self._seed  # ("', no_seed_before_the_own_word,

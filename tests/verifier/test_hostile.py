@@ -312,7 +312,7 @@ def test_a_seed_that_was_shown_is_not_agreed_to_again(tmp_path: Path) -> None:
 
 
 FLOORS: dict[str, tuple[str, str, Any]] = {
-    "a seed shown is counted": (
+    "an agreement is counted": (
         "        self._count()  # set back", "        # set back",
         test_a_seed_that_was_shown_is_not_agreed_to_again,
     ),

@@ -13,6 +13,9 @@ from parties.kernel.integers import symmetric
 from parties.kernel.rows.packed import hold_rows
 from parties.kernel.rows.sheet import RowsSheet
 
+HELD = math.inf
+"""See `rows.packed`: these are not clipped."""
+
 
 def noise_size(sheet: RowsSheet) -> tuple[int, ...]:
     """Shape of one party's noise on means."""

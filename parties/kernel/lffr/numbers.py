@@ -8,8 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from parties.kernel.rows.curvature import LIFT, curvature_share
-from parties.kernel.rows.packed import Array, hold_rows
+from parties.kernel.rows.packed import HELD, Array, hold_rows
 from parties.kernel.rows.sheet import RowsSheet
+
+__all__ = ["HELD", "least_move", "noise_size", "shapes", "values"]
 
 
 def noise_size(sheet: RowsSheet) -> tuple[int, ...]:

@@ -23,6 +23,8 @@ from protocols.privacy.laws.randomness import RandomSource
 
 Array = NDArray[np.float64]
 SLACK = 1 + 1e-9  # of float64: rounding, two machines
+HELD = 1.0
+"""Norm that rows are clipped to once a matrix has changed them."""
 KINDS = {
     "rows": "parties.kernel.rows.packed",
     "lffr": "parties.kernel.lffr.numbers",
@@ -82,7 +84,7 @@ def values(
     """
     y = targets.ravel()
     if sheet.matrix:
-        rows = clip_rows(np.asarray(rows @ np.array(sheet.matrix)), 1.0)[0]
+        rows = clip_rows(np.asarray(rows @ np.array(sheet.matrix)), HELD)[0]
     if sheet.signed:
         rows, y = rows * (2 * y - 1)[:, None], np.ones_like(y)
     hold_rows(sheet, rows, y)

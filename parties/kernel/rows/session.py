@@ -129,6 +129,7 @@ def check(sheet: RowsSheet, name: str, key: str, rows: Any, terms: Terms, number
     finite = (*positive, sheet.side, sheet.start, sheet.gamma, *sheet.curvature)
     floors: list[Floor] = [
         ("features", lambda: sheet.num_features == rows.num_features),
+        ("matrix: not of this kind", lambda: not sheet.matrix or sheet.kind != "lffr"),
         ("scales", lambda: all(0 < s < math.inf for s in positive) and sheet.side != 0),
         ("numbers", lambda: all(map(math.isfinite, finite)) and sheet.start != 0),
         ("curvature", lambda: len(sheet.curvature) in (0, 3)),
@@ -136,5 +137,6 @@ def check(sheet: RowsSheet, name: str, key: str, rows: Any, terms: Terms, number
     if sheet.law:
         bare = "a curvature that has no noise"
         floors.append((bare, lambda: not (sheet.curvature or sheet.row_sums)))
-    own = of_rows(sheet, name, rows, terms, lambda: numbers.least_move(sheet))
+    held = numbers.HELD
+    own = of_rows(sheet, name, rows, terms, lambda: numbers.least_move(sheet), held)
     hold("this run", sheet, name, key, terms, [*floors, *own])

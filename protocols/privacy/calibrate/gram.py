@@ -27,8 +27,11 @@ GRAM_ROUNDS = 60
 """Leave 1 in 67 of what belongs to curvatures from 1 / 600 of the largest on (`gram_pace`)."""
 SMALL_RIDGE = 0.01
 """Of the largest curvature: noise that needs more ridge is much."""
-LEAST_LOWEST = 1 / 64
-"""Of the curvature's bound: a smaller curvature is not waited for, in so few steps."""
+SPAN = 0.45
+"""T times the lowest curvature that T steps on whitened rows wait for, of the bound: 12 steps leave
+1 in 50 of what belongs to it and to larger ones, 40 1 in 2,400."""
+QUIET_FLOOR = 2.0**-10
+"""Of the bound of row sums there, which are a hundredth to a thousandth of it."""
 FLOOR = 1 / 16
 """Of the Gram curvature; 1 / 64 would save a tenth of the iterations and double the noise."""
 
@@ -114,15 +117,18 @@ def least_gram_noise(figures: PublicFigures, wanted: Wanted) -> Certificate:
 def draft_whitened(
     figures: PublicFigures, wanted: Wanted, moment: Moment, known: dict[str, Any]
 ) -> Draft:
-    """Least squares on sums of rows that are whitened: Chebyshev's steps on a known spectrum."""
-    whitening, guess = guided(moment.matrix, figures.usual, shortened=False, **known)
-    largest = whitening.spectrum
-    lowest = min(max(float(guess[0]) / largest, LEAST_LOWEST), 0.5)
-    plain = draft_gram(figures, replace(wanted, rounds=wanted.rounds or QUIET_ROUNDS)).plan
+    """Least squares on sums of rows that are whitened: Chebyshev's steps on what few can reach.
+
+    Encrypted row sums bound the curvature, however much noise the moment has.
+    """
+    whitening, _ = guided(moment.matrix, figures.usual, shortened=False, **known)
+    rounds = wanted.rounds or QUIET_ROUNDS
+    plain = draft_gram(figures, replace(wanted, rounds=rounds)).plan
     plan = replace(
         only(GramPlan, plain),
-        curvature_bound=2 * largest,
-        lowest=lowest,
+        curvature_bound=whitening.row_sum_bound,
+        floor=wanted.floor or QUIET_FLOOR,
+        lowest=min(SPAN / rounds, 0.5),
         whitening=whitening,
         moment_plan=moment.plan,
         moment_privacy=moment.promise,

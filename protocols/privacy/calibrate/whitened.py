@@ -19,7 +19,15 @@ from protocols.errors import ParameterError, PrivacyError
 from protocols.models.registry import model_named
 from protocols.names import DEFAULT_COLLUDERS, ENCRYPTED_ROWS
 from protocols.numerics import arithmetic
-from protocols.numerics.whitening import Whitening, guided, rescaled, scaled, whiten
+from protocols.numerics.whitening import (
+    UNKNOWN,
+    WARY,
+    Whitening,
+    guided,
+    rescaled,
+    scaled,
+    whiten,
+)
 from protocols.plan.run_plan import PrivacyPlan
 from protocols.privacy.calibrate.figures import Draft, PublicFigures, Wanted
 from protocols.privacy.calibrate.one_sum import plan_sum, whole_mu
@@ -173,7 +181,8 @@ def _draft_quiet(figures: PublicFigures, wanted: Wanted, moment: Moment) -> Draf
         whitening, unit = rescaled(moment.matrix, **known)
         rule = _diagonal(wanted, unit / model.curvature)
     else:
-        whitening, guess = guided(moment.matrix, figures.usual, **known)
+        unknown = WARY if model.numeric else UNKNOWN
+        whitening, guess = guided(moment.matrix, figures.usual, unknown=unknown, **known)
         largest = float(guess[-1])
         rate = 1 / (model.curvature * largest)
         if model.numeric:

@@ -168,6 +168,7 @@ def test_the_estimator_takes_several_classes_where_sums_are_opened() -> None:
         FederatedLogisticRegression(epsilon=None).fit(X, y)
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_the_estimators_schema_says_the_order() -> None:
     schema = Schema.from_dict(
         {

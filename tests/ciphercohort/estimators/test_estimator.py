@@ -26,6 +26,8 @@ from parties.reader.schema import CategoricalColumn, Label, NumericColumn, Schem
 from parties.reader.shard import encode_shard
 from protocols.errors import CohortError, DataError, ParameterError, SchemaError
 
+# Fits of two iterations; that they say so: `test_distance` and `test_row_terms`.
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 NAME = "FederatedLogisticRegression"
 Rows = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,8 +17,8 @@ from ciphercohort.job.figures import figures_of
 from parties.kernel.gram.sums import GramSums
 from protocols.gram.contributions import INVERSE_ERROR
 from protocols.gram.pace import Pace
-from protocols.models.gram_models import GRAM_MODELS
 from protocols.privacy.calibrate.calibration import calibrate
+from protocols.privacy.calibrate.whitened import Moment
 from sims.gram_twin import run_gram_twin, unlearnt
 from sims.prepare import prepare
 from sims.twin import ridge_solution
@@ -173,21 +174,42 @@ def correlated(rows: int = 300) -> pd.DataFrame:
     return pd.DataFrame(table)
 
 
-@pytest.mark.parametrize("model", sorted({*GRAM_MODELS} - {"linear"}))  # it has whitened rows
-def test_default_settings_converge(model: str) -> None:
-    """R^2 within .02 of least squares on test rows; a quarter of the rounds misses it."""
+def noisy_moment(rows: np.ndarray, first: Any, seed: int) -> Moment:
+    """What the first of two runs opens."""
+    d, rng = rows.shape[1], np.random.default_rng(seed)
+    e = np.triu(rng.normal(size=(d, d)), 1) / np.sqrt(2)
+    e += e.T + np.diag(rng.normal(size=d))
+    std = first.split.total_std(first.noise_scales[0])
+    return Moment.of(rows.T @ rows / len(rows) + std * e, first)
+
+
+@pytest.mark.parametrize(
+    ("model", "seed", "near"),
+    [("improved-lffr", 0, 0.02), *(("linear", seed, 0.04) for seed in range(3))],
+)
+def test_default_settings_converge(model: str, seed: int, near: float) -> None:
+    """R^2 within .02 of least squares on test rows; a quarter of the rounds misses it.
+
+    Within .04 of rows that are whitened by a moment with noise, 240 for 10 columns that go
+    together, in a fifth of the iterations; the seed is the noise's.
+    """
     config = SimulationConfig(data=correlated(), model=model, targets=("copper",), epsilon=None)
     data = prepare(config, np.random.default_rng(1))
     figures = figures_of(data.schema, (s.rows for s in data.shards.values()))
-    plan = calibrate(figures, config.wanted()).template
-    sums = GramSums.of(data.rows, plan.fitted.encode(data.labels))
+    found = calibrate(figures, config.wanted())
+    if found.first:
+        moment = noisy_moment(np.asarray(data.rows), found.first, seed)
+        found = calibrate(figures, config.wanted(), moment)
+    plan: Any = found.template
+    sums = plan.contribution(data.rows, data.labels, plan.draw_noise(None))
 
     def r2(weights: np.ndarray) -> float:
-        return r2_score(data.test.y, plan.fitted.decode(data.test.x @ weights))
+        return r2_score(data.test.y, plan.fitted.decode(data.test.x @ plan.decode(weights)))
 
-    best = r2(ridge_solution(data.rows, plan.fitted.encode(data.labels), 0.0))
+    exact = ridge_solution(data.rows, plan.fitted.encode(data.labels), 0.0)
+    best = r2_score(data.test.y, plan.fitted.decode(data.test.x @ exact))
     assert best > 0.6
-    assert r2(run_gram_twin(plan.task, sums)) > best - 0.02
+    assert r2(run_gram_twin(plan.task, sums)) > best - near
     fewer = replace(plan.task, rounds=plan.rounds // 4)
     for slower in (fewer, replace(plan.task, accelerated=False)):
-        assert r2(run_gram_twin(slower, sums)) < best - 0.02
+        assert r2(run_gram_twin(slower, sums)) < best - near

@@ -74,6 +74,16 @@ def test_the_quadratic_gradient_runs_under_every_protocol() -> None:
     assert len(found) == 3 and not any("out" in each for each in found.values())
 
 
+def test_what_a_protocol_does_not_take_is_said() -> None:
+    found = by_name(planned("--update nag --cover 2"))
+    assert "out" not in found[ENCRYPTED_ROWS] and "out" not in found[ENCRYPTED_MODEL]
+    assert found[SECURE_AGGREGATION]["out"] == (
+        "cover=2: nobody can stand in for an owner of secure-aggregation; leave it out"
+    )
+    told = CliRunner().invoke(app, ["plan", *SHAPE.split(), "--update", "nag", "--cover", "2"])
+    assert "secure-aggregation: cover=2: nobody can stand in" in " ".join(told.stdout.split())
+
+
 def test_the_line_enters_seconds() -> None:
     slow, fast = (by_name(planned(f"--update gd --bandwidth {b}")) for b in (1000, 10**6))
     far = by_name(planned("--update gd --bandwidth 1000000 --latency 50"))

@@ -184,6 +184,7 @@ def test_values_beyond_the_range_are_refused(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize(("iterations", "told"), [(2, 1), (40, 0)])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_sums_without_noise_that_stop_short_say_so(iterations: int, told: int) -> None:
     x, y = load_wine(return_X_y=True)
     model = FederatedLogisticRegression(

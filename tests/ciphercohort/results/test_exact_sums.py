@@ -118,6 +118,7 @@ def test_a_command_says_it_once(command: str, a_run: Path, monkeypatch: pytest.M
     assert " ".join(shown.output.split()).count(EXACT_SUMS) == 1
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_an_estimator_says_it(caplog: pytest.LogCaptureFixture) -> None:
     for epsilon in (None, 3.0):
         caplog.clear()

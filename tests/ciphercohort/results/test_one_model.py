@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,15 @@ from ciphercohort.report.release_report import render_release
 from ciphercohort.results.predict import load_model
 from ciphercohort.results.result import RunResult
 from ciphercohort.verify.folder import verify_run
+from protocols.words import number
+from tests.sims.document import Document
 from tests.sims.model_runs import make_counts, make_frame
 from tests.sims.tables import lopsided_frame
 
 Array = NDArray[np.float64]
 TOY = {"profile": "fast-insecure"}
+FEW: dict[str, Any] = {"iterations": 2, **TOY}
+HOME, SUMS = {"protocol": "encrypted-model"}, {"protocol": "secure-aggregation"}
 RUNS: dict[str, dict[str, Any]] = {
     "logistic rows": {"model": "logistic", **TOY},
     "logistic home": {"model": "logistic", "protocol": "encrypted-model", **TOY},
@@ -35,6 +40,23 @@ RUNS: dict[str, dict[str, Any]] = {
     "linear sums": {"model": "linear", "protocol": "secure-aggregation"},
     "poisson rows": {"model": "poisson", "iterations": 3, **TOY},
 }
+TRAINED: dict[str, dict[str, Any]] = {
+    "logistic rows": {"model": "logistic", "as_trained": True, **FEW},
+    "logistic home": {"model": "logistic", "as_trained": True, **HOME, **FEW},
+    "quadratic home": {"model": "logistic", "update": "quadratic-nag", **HOME, **FEW},
+    "logistic sums": {"model": "logistic", "as_trained": True, "iterations": 2, **SUMS},
+    "linear rows": {"model": "linear", "as_trained": True, **FEW},
+    "linear home": {"model": "linear", "as_trained": True, **HOME, **FEW},
+    "linear sums": {"model": "linear", "as_trained": True, "iterations": 2, **SUMS},
+    "private sums": {"model": "logistic", "epsilon": 8.0, "update": "gd", "iterations": 2, **SUMS},
+    "private linear": {"model": "linear", "epsilon": 8.0, **FEW},
+    "improved-lffr": {"model": "improved-lffr", **FEW},
+    "lffr home": {"model": "lffr", **HOME, **FEW},
+    "poisson home": {"model": "poisson", "as_trained": True, **HOME, **FEW},
+    "softmax": {"model": "softmax", "iterations": 2, **SUMS},
+    "one-vs-rest": {"model": "one-vs-rest", "iterations": 2, **SUMS},
+}
+"""Without sums that end at the maximum."""
 
 
 def table(model: str, several: bool) -> tuple[pd.DataFrame, dict[str, Any]]:
@@ -42,23 +64,28 @@ def table(model: str, several: bool) -> tuple[pd.DataFrame, dict[str, Any]]:
         return lopsided_frame(400), {"label": "y"}
     if model == "poisson":
         return make_counts(), {"target": "visits"}
+    if model in ("softmax", "one-vs-rest"):
+        frame = lopsided_frame(400)
+        return frame.drop(columns="y"), {"label": "ward"}
     frame = make_frame()
     if several:
         return frame, {"target": ["cost", "days"]}
     return frame.drop(columns="days"), {"target": "cost"}
 
 
-@pytest.fixture(scope="module", params=RUNS)
-def run(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[RunResult, Path, pd.DataFrame]:
-    options = RUNS[request.param]
-    out = tmp_path_factory.mktemp("one") / "run"
-    frame, named = table(options["model"], "sums" not in request.param)
-    found = simulate(
-        data=frame, no_privacy=True, seed=1, test_share=0.1, out=out, **named, **options
-    )
+Ran = tuple[RunResult, Path, pd.DataFrame]
+
+
+def ran(name: str, options: dict[str, Any], out: Path) -> Ran:
+    frame, named = table(options["model"], "sums" not in name)
+    quiet = {} if "epsilon" in options else {"no_privacy": True}
+    found = simulate(data=frame, seed=1, test_share=0.1, out=out, **quiet, **named, **options)
     return found, out, frame
+
+
+@pytest.fixture(scope="module", params=RUNS)
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    return ran(request.param, RUNS[request.param], tmp_path_factory.mktemp("one") / "run")
 
 
 def statsmodels_fit(result: RunResult, raw: Array, y: Array) -> tuple[Array, Array]:
@@ -74,9 +101,7 @@ def statsmodels_fit(result: RunResult, raw: Array, y: Array) -> tuple[Array, Arr
     return np.asarray(fit.params), np.asarray(fit.bse)
 
 
-def test_every_output_has_the_same_coefficients(
-    run: tuple[RunResult, Path, pd.DataFrame], tmp_path: Path
-) -> None:
+def test_every_output_has_the_same_coefficients(run: Ran, tmp_path: Path) -> None:
     result, out, _ = run
     assert result.inference is not None and result.view == "ranges"
     rows = result.inference.rows()
@@ -97,29 +122,73 @@ def test_every_output_has_the_same_coefficients(
         held = np.atleast_1d(known.intercept)[output] if j == len(names) - 1 else frame[output, j]
         assert held == pytest.approx(own, rel=1e-12, abs=1e-300)
         printed.append(shown)
+    release = out / "release"
     pages = {
-        "text": result.inference.text(),
-        "owners' report": (out / "private/report.html").read_text(),
-        "release": (out / "release/report.html").read_text(),
-        "notebook": result._repr_html_(),
-        "latex": (out / "release/inference.tex").read_text(),
-        "kept": json.dumps(json.loads((out / "release/inference.json").read_text())["rows"]),
-        "made again": render_release(Release.load(out / "release")),
+        "text": [re.split("  +", line.strip()) for line in result.inference.text().split("\n")],
+        "latex": latex_rows((release / "inference.tex").read_text()),
+        "owners' report": html_rows((out / "private/report.html").read_text(), rows),
+        "release": html_rows((release / "report.html").read_text(), rows),
+        "notebook": html_rows(result._repr_html_(), rows),
+        "made again": html_rows(render_release(Release.load(release)), rows),
     }
     for name, page in pages.items():
-        plain = page.replace("$", "").replace("−", "-")
-        if name == "kept":
-            told = [row["coef"] for row in json.loads(page)]
-            assert [_number(float("nan") if c is None else c) for c in told] == printed
-            continue
-        for each in printed:
-            if "e" not in each and each != "–":  # an exponent is mathematics in LaTeX
-                assert each in plain, (name, each)
-        assert "Odds ratio [per unit" not in page, name
+        told = [line for line in page if line[0] in {row_name(row) for row in rows}]
+        assert [line[1] for line in told] == printed, name
+        assert [line[2] for line in told] == [_number(row["se"]) for row in rows], name
+        assert not any("Odds ratio [per unit" in cell for line in page for cell in line), name
+    kept = json.loads((release / "inference.json").read_text())["rows"]
+    assert [_number(float("nan") if r["coef"] is None else r["coef"]) for r in kept] == printed
     assert all(check.passed for check in verify_run(out))
 
 
-def test_predictions_are_those_of_the_table(run: tuple[RunResult, Path, pd.DataFrame]) -> None:
+def row_name(row: Mapping[str, Any], whole: bool = False) -> str:
+    return " ".join(filter(None, [whole and row.get("target"), row["name"]]))
+
+
+def html_rows(page: str, rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """Three cells from each name of a row on; names without their target."""
+    cells = Document(page).cells
+    names = {row_name(row, True): row_name(row) for row in rows}
+    return [[names[c], *cells[k + 1 : k + 3]] for k, c in enumerate(cells) if c in names]
+
+
+def latex_rows(page: str) -> list[list[str]]:
+    """As Python prints numbers."""
+
+    def plain(cell: str) -> str:
+        cell = cell.strip().strip("$").replace("--", "–").replace("\\_", "_")
+        power = re.fullmatch(r"(.*) \\times 10\^\{(-?\d+)\}", cell)
+        return f"{power[1]}e{int(power[2]):+03d}" if power else cell
+
+    return [[plain(c) for c in line.split("&")] for line in page.split("\n") if line]
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_models_as_trained_have_one_table_as_well(name: str, tmp_path: Path) -> None:
+    """Where the report states coefficients: of rows that are clipped it states steps alone."""
+    result, out, _ = ran(name, TRAINED[name], tmp_path / "run")
+    assert result.inference is None and not (out / "release/inference.json").exists()
+    document = json.loads((out / "release/model.json").read_text())
+    known = load_model(out)
+    coef = np.atleast_2d(document["coef"])
+    constants = np.atleast_1d(document["intercept"])
+    held = np.asarray(known.coefficients, dtype=float).T
+    np.testing.assert_array_equal(np.atleast_2d(held), coef)
+    np.testing.assert_array_equal(np.atleast_1d(known.intercept), constants)
+    np.testing.assert_array_equal(known.weights, result.weights)
+    clipped = known.encoding.row_norm is not None or result.scaling is not None
+    for page in ("release/report.html", "private/report.html"):
+        cells = Document((out / page).read_text()).cells
+        shown = {c: cells[k + 1 : k + 1 + len(coef)] for k, c in enumerate(cells)}
+        due = dict(zip(document["features"], coef.T, strict=True))
+        if len(coef) == 1 and clipped:
+            assert "Intercept" not in shown
+            continue
+        due["Intercept"] = constants
+        assert {c: shown[c] for c in due} == {c: list(map(number, v)) for c, v in due.items()}
+
+
+def test_predictions_are_those_of_the_table(run: Ran) -> None:
     result, out, frame = run
     known = load_model(out)
     raw = np.column_stack([_columns(frame, name) for name in known.schema.feature_names])
@@ -146,7 +215,7 @@ def _columns(frame: pd.DataFrame, feature: str) -> Array:
     return frame[name].to_numpy(float)
 
 
-def test_it_is_the_maximum_likelihood(run: tuple[RunResult, Path, pd.DataFrame]) -> None:
+def test_it_is_the_maximum_likelihood(run: Ran) -> None:
     """Of the rows that were trained on: statsmodels' to 1e-4 standard errors."""
     result, _, frame = run
     assert result.inference is not None

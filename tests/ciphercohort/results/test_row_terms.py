@@ -34,6 +34,7 @@ SCHEMA = Schema(columns=COLUMNS, label=LABEL, scaling="range", weight=Weight(nam
 TOY: dict[str, Any] = {"profile": "fast-insecure", "epsilon": None}
 SUMS: dict[str, Any] = {"protocol": "secure-aggregation", "epsilon": None, "parties": 2}
 CLOSE = 1e-3
+few_iterations = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 
 def rows(count: int = 120, seed: int = 4) -> tuple[Floats, NDArray[np.int64], Floats, Floats]:
@@ -82,7 +83,7 @@ def own_columns() -> Floats:
 def test_weighted_least_squares_on_encrypted_sums_is_scikit_learns() -> None:
     target = X @ [1.0, -0.5] + 0.3 + 0.3 * np.sin(7 * X[:, 0])
     shards = [(X[:50], target[:50]), (X[50:], target[50:])]
-    found = FederatedRegression(**TOY, iterations=60).fit(shards, sample_weight=[W[:50], W[50:]])
+    found = FederatedRegression(**TOY, iterations=40).fit(shards, sample_weight=[W[:50], W[50:]])
     result, own = found.result_, LinearRegression().fit(X, target, sample_weight=W)
     assert result.max_abs_diff_to_twin < 1e-4
     np.testing.assert_allclose(both(found), both(own), atol=CLOSE)
@@ -99,6 +100,7 @@ def scaled(own: Any, result: Any) -> Floats:
     return np.asarray(slopes / label.width[0])
 
 
+@few_iterations
 @pytest.mark.parametrize("offset", [None, SHIFT])
 def test_encrypted_model_with_weights_and_offsets_is_its_twin(offset: Any) -> None:
     schema = replace(SCHEMA, offset=None if offset is None else Offset(name="o", low=-1, high=1))
@@ -148,6 +150,7 @@ def test_refusals(options: dict[str, Any], fit: dict[str, Any], kind: Any, words
         subject.fit(X, Y, **fit)
 
 
+@few_iterations
 @pytest.mark.parametrize(
     "check",
     [
@@ -167,6 +170,7 @@ def test_scikit_learns_checks_of_weights(check: Any) -> None:
 # -- offsets --------------------------------------------------------------------------------------
 
 
+@few_iterations
 def test_offsets_on_opened_sums_are_statsmodels() -> None:
     """Encrypted = twin; with the optimum's weights every number in data units is statsmodels'."""
     schema = replace(SCHEMA, offset=Offset(name="o", low=-0.5, high=1.5))
@@ -216,6 +220,7 @@ COUNTED = Schema(
 )
 
 
+@few_iterations
 def test_poisson_exposures_are_statsmodels() -> None:
     """Encrypted = twin on a toy ring; in data units what statsmodels finds, to the polynomial."""
     frame = counts()

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ciphercohort.job.config import SimulationConfig
 from ciphercohort.job.layout import RELEASE
@@ -17,6 +18,7 @@ from parties.agent.manifest import describe_plan
 from parties.policy import Policy
 from protocols.errors import ParameterError, PolicyError
 from protocols.plan.kinds import plan_from_dict
+from protocols.plan.statement import make_statement
 from sims.party_process import PartyProcess, PartySpec
 from sims.simulation import simulate
 from tests.sims.model_runs import Tables, cohort
@@ -31,6 +33,7 @@ class Mortal:
 
     def __init__(self, spec: PartySpec, step: bytes) -> None:
         self.party, self.step, self.dead = build(spec), step, False
+        self.key = Ed25519PrivateKey.from_private_bytes(spec.signing_key)
 
     def handle(self, data: bytes) -> bytes:
         self.dead |= self.step in data[:400]
@@ -45,12 +48,18 @@ class Mortal:
 build = PartySpec.build
 
 
-def dies(patch: pytest.MonkeyPatch, name: str, step: str) -> None:
-    """The party of this name vanishes at a step, for good."""
-    wanted = f'"step":"{step}"'.encode()
-    patch.setattr(
-        PartySpec, "build", lambda spec: Mortal(spec, wanted) if spec.name == name else build(spec)
-    )
+def dies(patch: pytest.MonkeyPatch, name: str, step: str) -> list[Mortal]:
+    """The party of this name vanishes at a step, for good; once built, it is in the list."""
+    wanted, found = f'"step":"{step}"'.encode(), list[Mortal]()
+
+    def built(spec: PartySpec) -> Any:
+        if spec.name != name:
+            return build(spec)
+        found.append(Mortal(spec, wanted))
+        return found[-1]
+
+    patch.setattr(PartySpec, "build", built)
+    return found
 
 
 @pytest.mark.parametrize(
@@ -61,10 +70,10 @@ def test_every_protocol_goes_on(
 ) -> None:
     """Rows, Gram sums and LFFR: the twin's model, a folder that verifies and replays.
 
-    All but what the lost party was asked, which it has not stated.
+    All with what the lost party says it was asked, and without it all but that.
     """
     lost = "party-2"
-    dies(monkeypatch, lost, step)
+    dead = dies(monkeypatch, lost, step)
     data: dict[str, Any] = vars(tables) | {"data": tables.train}
     del data["train"]
     data |= {"model": model, "targets": ("cost", "days")}
@@ -80,11 +89,13 @@ def test_every_protocol_goes_on(
     )
     assert result.missing == (lost,)
     assert result.max_abs_diff_to_twin < 1e-4
-    # Who was lost has to show its own record: see `cohort party statement`.
-    assert {check.name for check in verify_run(out) if not check.passed} <= {"records"}
-    found = {check.name: check.passed for check in replay(out / RELEASE).checks}
-    assert list(found) == list(CHECKS)
-    assert [name for name, passed in found.items() if not passed] == ["records"]
+    # Who was lost says what it was asked: `cohort party statement`.
+    (found,) = (each for each in dead if each.dead)
+    stated = make_statement(result.plan.session, lost, found.party.seen, found.key)
+    assert all(check.passed for check in verify_run(out, statements=[stated]))
+    checks = {check.name: check.passed for check in replay(out / RELEASE).checks}
+    assert list(checks) == list(CHECKS)
+    assert [name for name, passed in checks.items() if not passed] == ["records"]
     summary = json.loads((out / "private/summary.json").read_text())
     assert summary["missing"] == [lost]
     assert any(f"stood in for {lost}" in text for text in summary["warnings"])

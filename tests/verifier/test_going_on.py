@@ -1,0 +1,247 @@
+"""What goes on after a restart, under a driver that opens sessions again as it likes."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from parties.agent.store import SessionStore
+from parties.agent.vault import Vault
+from parties.kernel.channel import Handle
+from parties.kernel.gram.sums import gram_sensitivity
+from parties.kernel.keys.sheet import KeysSheet
+from parties.kernel.rows.sheet import RowsSheet
+from parties.kernel.sheet import cost
+from parties.verifier.remote import Calls
+from protocols.ckks import residues as rns
+from protocols.ckks.context import RingContext
+from protocols.ckks.flooding import rounding_std
+from protocols.ckks.parameters import CkksParameters
+from protocols.errors import CohortError, PolicyError
+from protocols.exchange.body import Body
+from protocols.exchange.signed_values import SignedValue, committed_text, digest_of
+from protocols.plan.held_out import HeldOut
+from protocols.privacy.loss.accounting import GaussianEvent
+from tests.kernel.test_sums_session import KEYS as FOUR
+from tests.support.others import PLAN, Others
+from tests.verifier.remote import OPENED, served
+from tests.verifier.test_hostile import Hostile, call
+
+KEYS = {name: FOUR[name] for name in "ab"}
+OTHERS = Others(KEYS)
+ROSTER = tuple(OTHERS.roster.items())
+N = 512
+TOY = CkksParameters(ring_dim=N, depth=3, security_bits=0)
+ERROR = 4 * rounding_std(TOY, 2)
+KEYS_SHEET = KeysSheet(
+    session="s",
+    roster=ROSTER,
+    params=TOY,
+    rotations=(1,),
+    refreshes=(1,),
+    shown=tuple(range(6)),
+    coordinates=N // 2,
+    shown_error=ERROR,
+    error=ERROR,
+    decryptions=1,
+)
+SUMS = RowsSheet(
+    session="s",
+    roster=ROSTER,
+    rows=(3, 3),
+    kind="gram",
+    num_features=2,
+    num_outputs=0,
+    rounds=1,
+    bound=math.sqrt(2),
+    scale=2.0**-8,
+    target_bound=1.0,
+    moves=gram_sensitivity(math.sqrt(2), 1.0),
+    law="gaussian",
+    honest=1,
+    bits=30,
+    units=2 << 30,
+)
+EVENT = GaussianEvent(noise_multiplier=cost(SUMS) ** -0.5)
+PRIMES = RingContext(TOY, "s").primes
+
+
+class Restarted(Hostile):
+    """An owner of the party "a", whose process is started again and again."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.named = {"b": OTHERS.roster["b"]}
+        self._folder, self._vault = folder / "state", Vault("correct horse battery staple")
+        self.store = SessionStore(self._folder, self._vault)
+
+    def again(self) -> Calls:
+        self.store = SessionStore(self._folder, self._vault)
+        return served(self)
+
+
+def places() -> Any:
+    found = np.zeros(N // 2, np.int32)
+    found[:6] = np.arange(1, 7)
+    return found
+
+
+def give_joint_key(ask: Calls, keys: Handle, seed: bytes) -> None:
+    """The two shares of it; the other owner's secret is zero."""
+    own = call(ask, keys, "public_share")
+    blobs = tuple(rns.pack(share, PRIMES) for share in (own, np.zeros_like(own)))
+    rest = {"a": ["00" * 32], "b": ["11" * 32]}
+    text = partial(committed_text, "commitment", "keys", seed)
+    told = {
+        name: digest_of([hashlib.sha256(blob).hexdigest(), *rest[name]])
+        for name, blob in zip("ab", blobs, strict=True)
+    }
+    signed = {
+        "a": SignedValue(told["a"], ask("sign", text("a", told["a"])).hex()),
+        "b": SignedValue.by(KEYS["b"], text, "b", told["b"]),
+    }
+    call(ask, keys, "add_public_shares", ["a", "b"], Body({"others": rest}, blobs), signed)
+
+
+def opened(ask: Calls, *sheets: Any) -> list[Handle]:
+    rows = ask("used", "", "", None)
+    return [ask("open", sheet, rows, "")[0] for sheet in sheets]
+
+
+def begun(owner: Restarted) -> tuple[Calls, Handle, Handle, bytes]:
+    """A run with its keys, paid for, saved."""
+    ask = served(owner)
+    ask("begin")
+    ask("account", "reserve", (EVENT,), 0.0, "run")
+    ask("save", Body(), 1)
+    ask("store", "begin", "session")
+    keys, session = opened(ask, KEYS_SHEET, SUMS)
+    seed = bytes(call(ask, keys, "begin", OTHERS.agree(ask)))
+    give_joint_key(ask, keys, seed)
+    ask("save", Body(), 1)
+    return ask, keys, session, seed
+
+
+def test_a_state_that_nobody_opened_is_saved_again(tmp_path: Path) -> None:
+    """Or a session begins anew, under the same seed and the same payment."""
+    owner = Restarted(tmp_path)
+    *_, seed = begun(owner)
+    ask = owner.again()
+    ask("resume")
+    ask("save", Body(), 1)
+    ask = owner.again()
+    ask("resume")
+    assert ask("open", KEYS_SHEET, ask("used", "", "", None), "")[1] == seed
+
+
+def test_a_refused_state_is_not_gone_on_from(tmp_path: Path) -> None:
+    """Or a label is answered as often as the process is started."""
+    owner = Restarted(tmp_path)
+    ask, keys, *_ = begun(owner)
+    call(ask, keys, "rotation_share", 1)
+    ask = owner.again()
+    with pytest.raises(PolicyError, match="set back"):
+        ask("resume")
+    with pytest.raises(PolicyError, match="no run has begun"):
+        ask("used", "", "", None)
+
+
+def test_what_was_taken_back_is_not_opened_after_a_restart(tmp_path: Path) -> None:
+    """Or sessions outlive their run, on other rows."""
+    owner = Restarted(tmp_path)
+    ask, keys, session, _ = begun(owner)
+    call(ask, session, "contribute", keys, [places()])
+    ask("save", Body(), 1)
+    ask = owner.again()
+    ask("resume")
+    ask("take_back")
+    for sheet in (KEYS_SHEET, SUMS):
+        with pytest.raises(PolicyError):
+            opened(ask, sheet)
+
+
+@pytest.mark.parametrize("end", ["take_back", "stop", "begin"])
+def test_a_run_that_goes_on_is_charged(tmp_path: Path, end: str) -> None:
+    """Or its sums open under a payment that the ledger took back."""
+    owner = Restarted(tmp_path)
+    ask, *_ = begun(owner)
+    if end == "stop":
+        OPENED.pop().close()
+        time.sleep(0.3)
+    else:
+        ask(end)
+    ask = owner.again()
+    with suppress(CohortError):
+        ask("resume")
+        keys, session = opened(ask, KEYS_SHEET, SUMS)
+        call(ask, session, "contribute", keys, [places()])
+        assert owner.runs_spent() == 1
+        return
+    assert end != "stop", "a session that was stopped goes on"
+
+
+def test_one_agreement_of_a_run(tmp_path: Path) -> None:
+    owner = Restarted(tmp_path)
+    ask = served(owner)
+    ask("begin")
+    ask("account", "reserve", (EVENT,), 0.0, "run")
+    ask("save", Body(), 1)
+    ask("store", "begin", "session")
+    opened(ask, KEYS_SHEET)
+    ask("agree", PLAN, OTHERS.commitments(ask("commitment")))
+    with pytest.raises(PolicyError, match="set back"):
+        owner.again()("resume")
+
+
+def test_seals_are_of_a_signed_runs_rows(tmp_path: Path) -> None:
+    """Of other draws they would tell which rows are alike, for nothing."""
+    owner = Restarted(tmp_path)
+    ask = served(owner)
+    ask("begin")
+    ask("account", "reserve", (EVENT,), 0.0, "run")
+    rows = ask("used", "", "", None)
+    ask("open", SUMS, rows, "")
+    with pytest.raises(PolicyError, match="not everybody has signed"):
+        ask("row_seal", rows, PLAN)
+    OTHERS.agree(ask)
+    others = ask("used", "", "", HeldOut(share=0.34, draw="d"))
+    with pytest.raises(PolicyError, match="a session of this run has"):
+        ask("row_seal", others, PLAN)
+    assert len(ask("row_seal", rows, PLAN)) == 64
+
+
+@pytest.mark.parametrize("kind", ["rows", "gram", "lffr"])
+@pytest.mark.parametrize("size", [0.1, 0.9, 3.0])
+def test_no_matrix_lowers_a_bound(tmp_path: Path, kind: str, size: float) -> None:
+    """A bound below what rows can be, once a matrix has changed them, would tell of one."""
+    owner = Restarted(tmp_path)
+    norm = owner._fields["shard"].schema.norm_bound
+    due = size * norm if kind == "gram" else min(1.0, size * norm)
+
+    def refusal(bound: float) -> str:
+        matrix = ((size, 0.0), (0.0, 0.0))
+        of_kind = {"kind": kind, "start": 0.5, "num_outputs": int(kind == "lffr")}
+        sheet = replace(SUMS, bound=bound, matrix=matrix, units=1 << 39, moves=99.0, **of_kind)
+        ask = served(owner)
+        ask("begin")
+        event = GaussianEvent(noise_multiplier=cost(sheet) ** -0.5)
+        ask("account", "reserve", (event,), 0.0, f"run {bound} {time.time_ns()}")
+        try:
+            opened(ask, KEYS_SHEET, sheet)
+        except PolicyError as error:
+            return str(error)
+        return ""
+
+    if kind == "lffr":
+        assert "matrix" in refusal(norm)
+    else:
+        assert refusal(due) == "" and "refused: bound" in refusal(0.999 * due)
