@@ -44,6 +44,7 @@ from protocols.exchange.transcript import Transcript
 from protocols.models.model import Model
 from protocols.models.registry import model_named
 from protocols.names import check_colluders_of_sums
+from protocols.numerics.approximation import Polynomial
 from protocols.plan.published import published, reach_words
 from protocols.plan.run_plan import Member, RunPlan
 from protocols.privacy.calibrate.calibration import Calibration, calibrate
@@ -92,8 +93,18 @@ def noise_root(config: SimulationConfig) -> int:
     return secrets.randbits(256) if config.seed is None else config.seed
 
 
-def run(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent) -> RunResult:
-    """Train on prepared shards; see `simulate`."""
+def run(
+    config: SimulationConfig,
+    data: PreparedData,
+    root: int,
+    notify: OnEvent,
+    link: Polynomial | None = None,
+) -> RunResult:
+    """Train on prepared shards; see `simulate`.
+
+    link: in place of the plan's polynomial of encrypted rows, such as a paper's own; its degree is
+    the plan's.
+    """
     started = time.perf_counter()
     terms = data.schema.row_terms
     if config.inference and terms:
@@ -115,6 +126,8 @@ def run(config: SimulationConfig, data: PreparedData, root: int, notify: OnEvent
         found = calibrate(figures, trained.wanted())
     else:
         found = choose(trained, figures).calibration
+    if link is not None:
+        found = replace(found, template=replace(found.template, link=link))  # type: ignore[call-arg]
     held_out = found.template.held_out
     check_evaluation(config, data.schema, rows, held_out)
     if config.epsilon is not None and (config.inference or config.evaluate):

@@ -349,6 +349,19 @@ def consent(
             typer.echo("no plan waits for consent")
 
 
+@party_app.command(epilog="Example:  cohort party results hospital-a")
+def results(folder: Folder, debug: options.Debug = False) -> None:
+    """Write model, plan, certificate and report of every training that finished here."""
+    with refusals(debug):
+        from ciphercohort.deploy.party import Party
+
+        found = Party(folder).results()
+        for each in found:
+            typer.echo(str(each))
+        if not found:
+            typer.echo("no training has finished here")
+
+
 @party_app.command()
 def abort(folder: Folder, debug: options.Debug = False) -> None:
     """End the session that is going on: the key share is erased and the run cannot finish."""

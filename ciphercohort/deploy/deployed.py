@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -161,20 +161,55 @@ def finished_run(settings: Settings, session: str, table: Inference | None = Non
 
     table: of coefficients, at which the model is to end; None: it stays as trained.
 
-    model.json is in the data's own units; certificate.json is of a run with privacy; report.html
-    and run.json are of a run whose costs were kept.
+    model.json is in the data's own units; certificate.json is of a run with privacy; run.json is of
+    a run whose costs were kept.
 
     Raises:
         ProtocolError: the transcript is broken.
     """
     folder = settings.session_folder(session)
     plan, released = agreed_and_opened(settings, session)
-    schema, costs = Schema.load(settings.folder / SCHEMA), _costs(folder)
+    release = release_of(
+        plan,
+        released,
+        Schema.load(settings.folder / SCHEMA),
+        transcript_head(folder),
+        costs=_costs(folder),
+        missing=_outcome(folder)["missing"],
+        table=table,
+    )
+    write_documents(folder, release)
+    return DeployedRun(
+        folder=folder,
+        plan=plan,
+        model=load_model(folder),
+        status=read_status(folder) or {},
+    )
+
+
+def write_documents(folder: Path, release: Release) -> None:
+    """See `Release.documents`, and the report."""
+    for name, text in release.documents().items():
+        write_text(folder / name, text)
+    write_text(folder / REPORT, render_release(release))
+
+
+def release_of(
+    plan: RunPlan,
+    released: NDArray[np.float64],
+    schema: Schema,
+    head: str,
+    *,
+    costs: Costs | None = None,
+    missing: Sequence[str] = (),
+    table: Inference | None = None,
+) -> Release:
+    """Of a finished training across machines; head: of its transcript; the rest: see `Release`."""
     private = plan.privacy is not None
     found = Mechanism.from_plan(plan, schema.norm_bound).certificate if private else None
     weights, scaling = published(plan, released, schema.bias)
     told = reach_words(plan, released)
-    release = Release(
+    return Release(
         plan=plan,
         schema=schema,
         schema_from=GIVEN,
@@ -183,23 +218,13 @@ def finished_run(settings: Settings, session: str, table: Inference | None = Non
         inference=None if table is None else table.released(),
         released=released,
         scaling=scaling,
-        transcript_head=transcript_head(folder),
+        transcript_head=head,
         noise="system" if private else "none",
         certificate=with_inputs(with_cover(found, plan), GIVEN, private=private),
         costs=costs,
-        missing=_outcome(folder)["missing"],
+        missing=tuple(missing),
         exact_sums=plan.opens_exact_sums,
         notes=(told,) if told and table is None else (),
-    )
-    for name, text in release.documents().items():
-        write_text(folder / name, text)
-    if costs is not None:
-        write_text(folder / REPORT, render_release(release))
-    return DeployedRun(
-        folder=folder,
-        plan=plan,
-        model=load_model(folder),
-        status=read_status(folder) or {},
     )
 
 

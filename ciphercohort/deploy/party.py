@@ -323,6 +323,15 @@ class Party(Background):
         path.write_bytes(bytes.fromhex(found["statement"]))
         return path
 
+    def results(self) -> list[Path]:
+        """Folders of trainings that finished, the latest last: model, plan, certificate, report.
+
+        `load_model` and `cohort verify` take each; the centre has transcript and messages.
+        """
+        from ciphercohort.deploy.results import party_results
+
+        return list(party_results(self.folder))
+
     def _decide(self, plan: str, *, accept: bool) -> str:
         return str(self._ask(CONSENT, {"plan": plan, "accept": accept})["plan"])
 

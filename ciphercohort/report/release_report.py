@@ -66,7 +66,7 @@ def render_release(release: Release) -> str:
 def shared(release: Release) -> dict[str, Any]:
     """What the template of every report of a run takes."""
     plan, table = release.plan, release.inference
-    costs = cost_table(release.costs or Costs())
+    costs = cost_table(release.costs) if release.costs else None
     marks = {"INSECURE": release.insecure, "NOT PRIVATE": release.seeded, MARK: release.exact_sums}
     title = f"Joint model for {release.schema.label.name}"
     return {
@@ -79,7 +79,7 @@ def shared(release: Release) -> dict[str, Any]:
         "headline": release_headline(release),
         "coefficients": coefficient_table(release),
         "costs": costs,
-        "total": costs["total"],
+        "total": costs["total"] if costs else "",
         "held_out": held_out_table(release.evaluation) if release.evaluation else None,
         "inference": inference_table(table["rows"], table["about"]) if table else None,
         "plan_facts": list(kinds.facts(plan)),
@@ -98,13 +98,13 @@ def shared(release: Release) -> dict[str, Any]:
 
 def release_headline(release: Release) -> str:
     """What happened, in one paragraph; no score."""
-    plan, costs = release.plan, release.costs or Costs()
+    plan, costs = release.plan, release.costs
+    took = f" took {duration(sum(costs.iteration_seconds))}" if costs else ""
     return (
         f"{count(len(plan.members), 'party').capitalize()} trained a {release.model.title} for "
         f"{release.outcome} on {count(plan.num_rows, 'row')}, of which only encrypted "
         f"{plan.gathered} left their owners{opened_words(plan)}; "
-        f"{count(plan.rounds, 'iteration')} took "
-        f"{duration(sum(costs.iteration_seconds))}."
+        f"{count(plan.rounds, 'iteration')}{took}."
     )
 
 

@@ -64,7 +64,7 @@ def verify_run(
     statements: Sequence[bytes] = (),
     on_step: OnStep = lambda step, done, total: None,
 ) -> list[Check]:
-    """Check a run folder, its release alone, or the folder of a session across machines.
+    """Check a run folder, its release alone, or a session's folder of a coordinator or a party.
 
     data: the run's test rows, to compute the scores again; statements: of parties whose last
     replies were lost; on_step: is told how far the re-execution is.
@@ -83,6 +83,8 @@ def verify_run(
         )
     if status is None and rows is None and holds_messages(release):
         return execute(release, statements, on_step)
+    if status is None and rows is None and (release / PLAN).exists() and (release / MODEL).exists():
+        return _of_a_party(release)
     if status is None:
         raise ParameterError(
             f"{str(path)!r} is not a run folder: it has no readable {RELEASE}/{STATUS} of "
@@ -121,6 +123,14 @@ def verify_run(
     return checks
 
 
+def _of_a_party(folder: Path) -> list[Check]:
+    """Of `cohort party results`: documents without a transcript, which the coordinator has."""
+    files: dict[str, Any] = {}
+    names = [PLAN, MODEL, *(n for n in (CERTIFICATE,) if (folder / n).exists())]
+    failed = [check for name in names for check in _load(folder, name, files)]
+    return failed or list(_content(folder, files, None))
+
+
 def _moment_problems(folder: Path, plan: RunPlan, files: dict[str, Any]) -> Iterator[str]:
     """The run that went before; its transcript is added to the files."""
     replayed = replay(folder)
@@ -134,12 +144,13 @@ def _moment_problems(folder: Path, plan: RunPlan, files: dict[str, Any]) -> Iter
 
 
 def _content(path: Path, files: dict[str, Any], data: Table | None) -> Iterator[Check]:
-    transcript, model = files[TRANSCRIPT], files[MODEL]
-    yield _check(
-        "transcript chain",
-        lambda: messages.chain_problems(transcript, figures.recorded_heads(files)),
-        f"{len(transcript)} messages, unbroken",
-    )
+    transcript, model = files.get(TRANSCRIPT), files[MODEL]
+    if transcript is not None:
+        yield _check(
+            "transcript chain",
+            lambda: messages.chain_problems(transcript, figures.recorded_heads(files)),
+            f"{len(transcript)} messages, unbroken",
+        )
     yield _check(
         "plan digest",
         lambda: figures.plan_digest_problems(files),
@@ -152,17 +163,18 @@ def _content(path: Path, files: dict[str, Any], data: Table | None) -> Iterator[
         return
     yield Check("plan valid", True, encryption_words(plan))
     files[FIRST] = []
-    if plan.whitens:
+    if plan.whitens and transcript is not None:
         yield _check(
             "second moment",
             lambda: _moment_problems(path / SECOND_MOMENT, plan, files),
             "opened again from the parties' signed messages: it is the plan's",
         )
-    yield _check(
-        "message sequence",
-        lambda: messages.sequence_problems(transcript, plan),
-        f"every step once, {len(plan.members)} parties each: {_counted(plan)}",
-    )
+    if transcript is not None:
+        yield _check(
+            "message sequence",
+            lambda: messages.sequence_problems(transcript, plan),
+            f"every step once, {len(plan.members)} parties each: {_counted(plan)}",
+        )
     if plan.masked:
         yield _check(
             "slot bound",
@@ -176,16 +188,17 @@ def _content(path: Path, files: dict[str, Any], data: Table | None) -> Iterator[
             lambda: figures.table_problems(model, files.get(INFERENCE)),
             "its coefficients are the model's, digit by digit",
         )
-    yield _check(
-        "costs",
-        lambda: figures.cost_problems(files, plan),
-        f"{FACTS}: bytes counted again in the transcript",
-    )
-    yield _check(
-        "whole run",
-        lambda: figures.promise_problems(files, plan),
-        "its epsilon and delta are the same in every file",
-    )
+    if FACTS in files:
+        yield _check(
+            "costs",
+            lambda: figures.cost_problems(files, plan),
+            f"{FACTS}: bytes counted again in the transcript",
+        )
+        yield _check(
+            "whole run",
+            lambda: figures.promise_problems(files, plan),
+            "its epsilon and delta are the same in every file",
+        )
     if SUMMARY in files:
         yield _check(
             "figures",

@@ -43,7 +43,8 @@ FINISHED = "finished"
 class Agent:
     """Answers messages of one session at a time.
 
-    make_party: a party for a new session, from the owner's files; policy: the one that it got.
+    make_party: a party for a new session, from the owner's files; policy: the one that it got;
+    keep: takes session and outcome, as of `Party.outcome`, of one that has finished.
 
     Security: the state is durable before a reply leaves (`SessionStore.save`); a session that
     ended, or whose key share was lost, is never begun again.
@@ -63,7 +64,9 @@ class Agent:
         consent: Consent,
         limits: Limits | None = None,
         size_cap: int = DEFAULT_SIZE_CAP,
+        keep: Callable[[str, str], object] = lambda session, outcome: None,
     ) -> None:
+        self._keep = keep
         self.name, self.consent, self.size_cap = name, consent, size_cap
         self._make_party, self._policy, self._store = make_party, policy, store
         self._signing_key, self._coordinator_key = signing_key, coordinator_key
@@ -152,6 +155,7 @@ class Agent:
         if party.answered == 0:
             self._end("this party refused", digest(data), reply)
         elif party.answered > self._saved[0] and request.step == "finish":
+            self._keep(request.session, party.outcome(request.body.meta))
             self._end(FINISHED, digest(data), reply)
         else:
             self._save(party, request.step)

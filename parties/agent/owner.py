@@ -7,21 +7,32 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from parties.account import Account
 from parties.agent.coin_box import CoinBox
-from parties.agent.settings import COINS, SCHEMA, STATE, Settings, check_folder
+from parties.agent.settings import (
+    COINS,
+    OUTCOME,
+    RESULTS,
+    SCHEMA,
+    STATE,
+    Settings,
+    check_folder,
+)
 from parties.agent.store import SessionStore
 from parties.coins import Coins
 from parties.kernel.private import Terms
 from parties.kernel.run import Run
 from protocols.errors import PolicyError, PrivacyError
+from protocols.exchange.private_files import private_folder, write_private
 from protocols.privacy.laws.randomness import RandomSource, SystemRandomness
 from protocols.privacy.loss.ledger import Ledger
 
+MOST_OUTCOME = 1 << 26  # bytes
 OURS = ("ciphercohort", "coordinator", "parties", "protocols", "sims")
 
 
@@ -49,7 +60,9 @@ class Owner:
         coins: Coins | None = None,
         randomness: Callable[[], RandomSource] = SystemRandomness,
         room: int | None = None,
+        results: Path | None = None,
     ) -> None:
+        self._results = results
         self.name, self.schema, self.signing_key, self.store = name, schema, signing_key, store
         self.peers = peers
         self._rows, self._views, self.terms, self._room = rows, views, terms, room
@@ -86,6 +99,7 @@ class Owner:
             peers=lambda: Settings.load(settings.folder).peers,
             randomness=settings.randomness,
             room=settings.encoded_rows_mb << 20,
+            results=settings.folder / RESULTS,
         )
 
     def begin(self) -> Run:
@@ -123,6 +137,17 @@ class Owner:
             "has_ledger": self._ledger is not None,
             "keeps_sessions": self.store.is_kept,
         }
+
+    def keep(self, session: str, outcome: str) -> None:
+        """Note what a finished session released, for `cohort party results`; nothing secret.
+
+        Raises:
+            PolicyError: it is no session's name, or too large.
+        """
+        if not session.isalnum() or len(session) > 64 or len(outcome) > MOST_OUTCOME:
+            raise PolicyError("this is no session's outcome")
+        if self._results is not None:
+            write_private(private_folder(self._results / session) / OUTCOME, outcome.encode())
 
     def foresee(
         self, events: Sequence[Any], additive_delta: float, run: str

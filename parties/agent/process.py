@@ -90,7 +90,7 @@ def _answer(
             has_begun.set()
             ready()
 
-    serving.also(serving=begun, modules=owner.modules, foresee=owner.foresee)
+    serving.also(serving=begun, modules=owner.modules, foresee=owner.foresee, keep=owner.keep)
     channel.send(
         {
             "told": owner.told(),

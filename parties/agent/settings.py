@@ -3,7 +3,7 @@
 identity.sealed: the Ed25519 identity, sealed with the passphrase. node.key, node.pub: Flower's, of
 the relay. card.json: what the coordinator's administrator gets. state/, state.last: see `store`.
 ledger.jsonl: privacy spent on each data set. held-out.sealed: coins by which rows were held back;
-without them models are no longer judged on these rows.
+without them models are no longer judged on these rows. sessions/ID/: what a run released.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ log = logging.getLogger(__name__)
 FILE, IDENTITY, SCHEMA, CA = "party.toml", "identity.sealed", "schema.json", "ca.crt"
 NODE_KEY, NODE_PUBLIC, CARD, STATE = "node.key", "node.pub", "card.json", "state"
 LEDGER, COINS = "ledger.jsonl", "held-out.sealed"
+RESULTS, OUTCOME = "sessions", "outcome.json"
 BUDGET = f"[budget] of {FILE} (and start the agent again)"
 IDENTITY_LABEL = "identity"
 _PEERS = re.compile(r"\s*\[\s*peers\s*\]\s*(#.*)?")

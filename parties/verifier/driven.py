@@ -38,4 +38,5 @@ def agent_of(driving: Driving, owner: Any) -> Agent:
             foresee=lambda plan: foreseen(plan, owner),
         ),
         limits=driving.limits,
+        keep=owner.keep,
     )

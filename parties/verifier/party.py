@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
@@ -202,6 +203,12 @@ class Party:
     def answered(self) -> int:
         """Steps answered so far; 0 again once closed."""
         return self._answered
+
+    def outcome(self, told: Mapping[str, Any]) -> str:
+        """JSON of the plan that this party signed, and of what the request `finish` told it."""
+        plan = self._plan.to_dict() if self._plan else None
+        said = {name: told.get(name) for name in ("weights", "transcript")}
+        return json.dumps({"plan": plan, **said}, indent=1)
 
     def fingerprint(self) -> str:
         """SHA-256 of the rows and their schema, hexadecimal."""

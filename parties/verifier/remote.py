@@ -290,6 +290,10 @@ class RemoteOwner:
         found: Mapping[str, str] = self._calls("peers")
         return found
 
+    def keep(self, session: str, outcome: str) -> None:
+        """Note what a finished session released."""
+        self._calls("keep", session, outcome)
+
     def foresee(
         self, events: Sequence[Any], additive_delta: float, run: str
     ) -> dict[str, Any] | None:

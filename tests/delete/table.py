@@ -150,7 +150,10 @@ ROOMS: Mapping[str, Room] = {
             # Tests that are run on all kinds of plans.
             "tests/ciphercohort/job/test_rates_and_floors.py": ("import CURVATURE",),
             "tests/ciphercohort/verify/test_regression_run.py": ("import largest_lffr_rate",),
-            "tests/parties/test_private_refusals.py": ("import lffr_session as lffr_cases",),
+            "tests/parties/test_private_refusals.py": (
+                "import lffr_session as lffr_cases",
+                '"lffr": (lffr_cases.',
+            ),
             "tests/protocols/model/test_linear_at_home.py": (
                 "import LffrModelPlan",
                 "import PAPER_LINK",

@@ -378,8 +378,7 @@ PLANS: dict[str, tuple[Callable[[], Any], Callable[[dict[str, Any], int], None]]
         lambda fields, rounds: fields["update"].update(rounds=rounds)),
     "gram": (
         test_gram_plan.make_plan, lambda fields, rounds: fields.update(rounds=rounds)),
-    "lffr": (
-        lffr_cases.make_plan, lambda fields, rounds: fields.update(rounds=rounds)),
+    "lffr": (lffr_cases.make_plan, lambda fields, rounds: fields.update(rounds=rounds)),
 }  # fmt: skip
 
 

@@ -73,7 +73,8 @@ def reproduce(
         if as_json:
             sys.stdout.write(to_json(documents))
         if page and out:
-            page.write_text(page_of(items(), collected(out)), encoding="utf-8")
+            text = page_of(items(), collected(out), page.parent)
+            page.write_text(text, encoding="utf-8")
             say(console, f"page: {page}")
         for words in missing:
             say(console, f"cohort: {words}", "bold red")

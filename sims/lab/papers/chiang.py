@@ -7,7 +7,7 @@ ships, and credit stands in for "the private financial dataset". iDASH is not pu
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -23,11 +23,11 @@ Array = NDArray[np.float64]
 Rule = Callable[[Array, Array, int], Iterator[Array]]
 SETS = (EDIN, LBW, NHANES3, PCS, UIS, CREDIT)
 STEPS = 30
+AS_FIRST = ("as in figure-1",)
 UNKNOWN = (
-    "the curves' values: the figures are images; how many iterations they show (30 here)",
-    "the order of features, the bias's place and the shuffle do not matter: all rows train",
-    "iDASH and the private financial data are not public; credit stands in for the latter",
-    '"restructured MNIST": digits 3 and 8; scikit-learn\'s 8 x 8 ones stand in',
+    f"the curves' values: the figures are images; how many iterations they show ({STEPS} here)",
+    "iDASH and the private financial data are not public; scikit-learn's digits of 8 x 8 points "
+    'stand in for "restructured MNIST"',
 )
 
 
@@ -64,10 +64,18 @@ def courses(
         yield label, course, row
 
 
+def spans(numbers: Sequence[int]) -> str:
+    """Growing numbers, runs of them by their ends: 1, 4-6."""
+    starts = [n for n in numbers if n - 1 not in numbers]
+    ends = [n for n in numbers if n + 1 not in numbers]
+    return ", ".join(f"{a}-{b}" if b > a else f"{a}" for a, b in zip(starts, ends, strict=True))
+
+
 def beside(settings: Settings, families: Mapping[str, Rule], plain: str, better: str) -> Result:
     """All rules on all sets; `better` is what the paper says leads `plain`, both by name."""
     rows: list[Row] = []
     curves: list[Curve] = []
+    led: list[str] = []
     steps = 8 if settings.quick else STEPS
     tables, notes = sets(settings)
     for name, x, signs in tables:
@@ -76,12 +84,14 @@ def beside(settings: Settings, families: Mapping[str, Rule], plain: str, better:
         curves += [Curve(name, label, course) for label, course, _ in found]
         by_label = {label: course for label, course, _ in found}
         ahead = [
-            str(t)
+            t
             for t, (a, b) in enumerate(zip(by_label[plain], by_label[better], strict=True), 1)
             if a > b
         ]
         if ahead:
-            notes.append(f"{name}: {plain} leads {better} in iterations {', '.join(ahead)}")
+            led.append(f"{name} {spans(ahead)}")
+    if led:
+        notes.append(f"iterations in which {plain} leads {better}: {'; '.join(led)}")
     return Result(rows=tuple(rows), notes=tuple(notes), draw=lambda: curves_figure(curves))
 
 

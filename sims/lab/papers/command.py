@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from ciphercohort.report.plots import STYLE
 from ciphercohort.results.documents import to_json
 from protocols.errors import DataError
 from sims.lab.papers.data import missing_words
-from sims.lab.papers.item import PAPERS, Item, Result, Settings
+from sims.lab.papers.item import MISSING, NOT_HERE, PAPERS, Item, Result, Settings
 
 ROUNDING = 1e-12
 """Standard errors below are of figures that are all the same."""
@@ -36,7 +36,7 @@ def reproduce(item: Item, settings: Settings, out: Path | None) -> dict[str, Any
     document = document_of(item, settings, result, time.perf_counter() - began)
     if out:
         out.mkdir(parents=True, exist_ok=True)
-        stem = f"{item.paper}-{item.name}"
+        stem = item.stem
         (out / f"{stem}.json").write_text(to_json(document), encoding="utf-8")
         pd.DataFrame(document["rows"]).to_csv(out / f"{stem}.csv", index=False)
         if result.draw:
@@ -55,6 +55,7 @@ def document_of(item: Item, settings: Settings, result: Result, seconds: float) 
         "paper": item.paper,
         "item": item.name,
         "title": item.about.title,
+        "verdict": item.about.verdict,
         "command": item.command,
         "quick": settings.quick,
         "made": missing if settings.quick else [],
@@ -77,7 +78,7 @@ def duration_cell(value: float | None) -> str:
     return "" if value is None else "< 0.01" if value < 0.01 else f"{value:.3g}"
 
 
-def ours(row: dict[str, Any]) -> str:
+def ours(row: Mapping[str, Any]) -> str:
     """With its standard error."""
     error = row["std_error"]
     if error is None:
@@ -86,17 +87,17 @@ def ours(row: dict[str, Any]) -> str:
 
 
 def cells_of(row: dict[str, Any]) -> tuple[str, ...]:
-    """Of a table: quantity, the paper's figure, ours, seconds, note."""
-    seconds = duration_cell(row["seconds"])
-    return row["quantity"], figure(row["paper"]), ours(row), seconds, row["note"]
+    """Of a table: quantity, the paper's figure, ours by its rule, ours, seconds, note."""
+    figures = figure(row["paper"]), figure(row["published"]), ours(row)
+    return row["quantity"], *figures, duration_cell(row["seconds"]), row["note"]
 
 
 def table(document: dict[str, Any]) -> Table:
     """The paper's figures beside ours."""
-    title = f"{document['paper']} {document['item']}: {document['title']}"
+    title = f"{document['paper']} {document['item']}, {document['verdict']}: {document['title']}"
     shown = Table(title=Text(title), title_style="bold")
-    for name in ("", "paper", "ours", "seconds", "note"):
-        right = name in ("paper", "ours", "seconds")
+    for name in ("", "paper", "as published", "ours", "seconds", "note"):
+        right = name not in ("", "note")
         shown.add_column(name, justify="right" if right else "left", overflow="fold")
     for row in document["rows"]:
         shown.add_row(*map(Text, cells_of(row)))
@@ -115,13 +116,17 @@ def lines(document: dict[str, Any]) -> Iterable[str]:
 
 
 def listing(items: Iterable[Item]) -> Table:
-    """Every item: paper, name, what, seconds."""
+    """Every item: paper, name, verdict, what, seconds; then what is missing, and why."""
     papers = "\n".join(f"{number}: {title}" for number, title in PAPERS.items())
     shown = Table(
         title=Text("Tables and figures of the papers"), caption=Text(papers, justify="left")
     )
-    for name in ("paper", "item", "what", "seconds, full"):
+    for name in ("paper", "item", "verdict", "what", "seconds, full"):
         shown.add_column(name, justify="right" if name.startswith("sec") else "left")
     for item in items:
-        shown.add_row(item.paper, item.name, Text(item.about.title), f"{item.about.seconds:,.0f}")
+        about = item.about
+        took = f"{about.seconds:,.0f}"
+        shown.add_row(item.paper, item.name, about.verdict, Text(about.title), took)
+    for each in NOT_HERE:
+        shown.add_row(each.paper, "", MISSING, Text(f"{each.what}: {each.reason}"), "")
     return shown

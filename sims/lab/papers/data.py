@@ -45,12 +45,14 @@ class Need:
         return Path(self.file).stem
 
     @property
+    def shape(self) -> str:
+        """Rows, columns and labels."""
+        return f"{self.rows:,} rows, {self.features} columns and {', '.join(self.labels)}"
+
+    @property
     def words(self) -> str:
         """What, shape and source."""
-        what = ", ".join(self.labels)
-        return (
-            f"{self.file} ({self.rows:,} rows, {self.features} columns and {what}; {self.source})"
-        )
+        return f"{self.file} ({self.shape}; {self.source})"
 
     def found(self, folder: Path) -> Path | None:
         """The file, if it is there."""

@@ -98,10 +98,21 @@ def configuration(profile: str, seed: int) -> SimulationConfig:
 
 
 def encrypted_folds(table: Table, folds: int, config: SimulationConfig) -> Iterator[RunResult]:
-    """A whole session for each fold, keys included; everybody shares this process."""
+    """A whole session for each fold, keys included, with the paper's polynomial."""
     for train, test in fold_numbers(len(table.frame), folds, np.random.default_rng(config.seed)):
         data = prepared(table, table.frame.iloc[train], table.frame.iloc[test], config)
-        yield run(config, data, config.seed or 0, lambda event: None)
+        yield run(config, data, config.seed or 0, lambda event: None, LINK)
+
+
+def paper_weights(table: Table, folds: int, seed: int) -> Iterator[Array]:
+    """The paper's rule in float64 on the same training rows, the intercept last, as of a session.
+
+    Its B is Algorithm 1's with eps = 1e-8; a session's has a larger offset, see `Curvature`.
+    """
+    x, signs = unit_rows(table.frame, table.schema.label.name)
+    for train, _ in fold_numbers(len(table.frame), folds, np.random.default_rng(seed)):
+        *_, weights = enhanced(x[train], signs[train], ITERATIONS, link=LINK)
+        yield np.append(weights[1:], weights[0])
 
 
 def plain_folds(table: Table, folds: int, seed: int) -> tuple[float, float]:

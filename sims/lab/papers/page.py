@@ -1,26 +1,42 @@
-"""A page of all results side by side, made of the JSON files of `cohort reproduce --out`."""
+"""A page of all items by verdict, made of the JSON files of `cohort reproduce --out`.
+
+Rows whose quantities differ in one part alone stand in one line, their figures in the same order:
+the part is chosen for each item so that the fewest lines are left. Notes of rows, standard errors
+of such lines and seconds are in the files that an item's command writes.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sims.lab.papers.command import cells_of, figure, ours
-from sims.lab.papers.item import PAPERS, Item
+from sims.lab.papers.command import figure, ours
+from sims.lab.papers.item import ABSENT, MISSING, NOT_HERE, PAPERS, VERDICTS, Item
 
-HEAD = """# The papers, table by table
+HEAD = """# The papers, item by item
 
-`cohort reproduce --list` shows all items, `cohort reproduce 000 figure-1` runs one and writes its
-table and figure, `--quick` in seconds. Tables that do not ship with scikit-learn are read from
-`data`, or from the folder given by `--data-folder`: each section names its files. This page is made
-by `cohort reproduce all --out DIR --page docs/papers.md` (without a paper: from the results that
-are in DIR). Seconds are wall clock on two cores that others worked on as well: up to three times
-what a quiet machine takes.
+- **reproduced**: by the paper's own rule, the paper's result;
+- **corrected**: reproduced, then a slip of the paper mended;
+- **stand-in**: on other data, or with inputs that the paper does not give;
+- **missing**: not computed here.
 
-Of each item, the first figure that its paper prints; where a paper prints none, the first of ours.
+Columns: what the paper prints; what we get by its own rule or code, where ours is another; ours,
+corrected where it has to be. Figures in one cell are in the order of the names beside them.
+
+`cohort reproduce 000 figure-1 --out DIR` runs an item and writes its table, with notes and seconds
+of each row, and its figure; `--quick` takes seconds. Tables, listed at the end, are read from
+`data`, or the folder given by `--data-folder`. This page is made by `cohort reproduce all --out DIR
+--page docs/papers.md`.
 """
+PICTURES = "gallery"
+"""Folder beside the page; an item's picture is PAPER-NAME.svg in it."""
+ABREAST = 6
+"""Figures that a cell has room for."""
+PART = re.compile(r"(?<=[,:]) (?![^\[]*\])")
+"""Between parts of a quantity; an interval's ends stay together."""
 
 
 def collected(folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
@@ -29,57 +45,133 @@ def collected(folder: Path) -> dict[tuple[str, str], dict[str, Any]]:
     return {(d["paper"], d["item"]): d for d in found if not d["quick"]}
 
 
-def page(items: Iterable[Item], documents: dict[tuple[str, str], dict[str, Any]]) -> str:
-    """The page; an item without a result says so."""
+def page(
+    items: Iterable[Item],
+    documents: Mapping[tuple[str, str], dict[str, Any]],
+    folder: Path | None = None,
+) -> str:
+    """The page; an item without a result says so; folder: of the page, for its pictures."""
     items = tuple(items)
-    parts, paper = [HEAD, "\n".join(_index(items, documents))], ""
-    for item in items:
-        if item.paper != paper:
-            paper = item.paper
-            parts.append(f"## {paper}: {PAPERS[paper]}\n")
-        parts.append("\n".join(_section(item, documents.get((item.paper, item.name)))))
+    parts = [HEAD, "\n".join(_index(items))]
+    for paper, title in PAPERS.items():
+        parts.append(f"## {paper}: {title}\n")
+        gaps = [
+            f"- missing: {each.what}: {each.reason}" for each in NOT_HERE if each.paper == paper
+        ]
+        parts.append("\n".join(gaps) + "\n")
+        for item in (each for each in items if each.paper == paper):
+            found = documents.get((item.paper, item.name))
+            picture = folder / PICTURES / f"{item.stem}.svg" if folder else None
+            parts.append("\n".join(_section(item, found, picture)))
+    parts.append("## Tables\n\n" + "\n".join(_tables(items)) + "\n")
     return "\n".join(parts)
 
 
-def _index(
-    items: Iterable[Item], documents: dict[tuple[str, str], dict[str, Any]]
-) -> Iterator[str]:
-    yield "| paper | item | command | its first figure | paper | ours | figures | seconds |"
-    yield "|---|---|---|---|---:|---:|---:|---:|"
-    for item in items:
-        document = documents.get((item.paper, item.name))
-        cells = [item.paper, item.about.title, f"`{item.command}`"]
-        if document:
-            rows = document["rows"]
-            first = next((row for row in rows if row["paper"] is not None), rows[0])
-            cells += [first["quantity"], figure(first["paper"]), ours(first), str(len(rows))]
-            cells.append(f"{document['seconds']:,.0f}")
-        else:
-            cells += ["not run", "", "", "", ""]
-        yield line(cells)
+def _index(items: Sequence[Item]) -> Iterator[str]:
+    """Papers by verdicts."""
+    yield line(("", *VERDICTS))
+    yield "|---" * (len(VERDICTS) + 1) + "|"
+    for paper in PAPERS:
+        named = [(i.about.verdict, f"[{i.name}](#{i.stem})") for i in items if i.paper == paper]
+        named += [(MISSING, each.what) for each in NOT_HERE if each.paper == paper]
+        yield line((paper, *("; ".join(w for v, w in named if v == each) for each in VERDICTS)))
     yield ""
+
+
+def _tables(items: Iterable[Item]) -> Iterator[str]:
+    """Files and shapes by source."""
+    sources: dict[str, list[str]] = {}
+    for need in dict.fromkeys(need for item in items for need in item.about.data):
+        sources.setdefault(need.source, []).append(f"{need.file} ({need.shape})")
+    for source, files in sources.items():
+        yield f"- {', '.join(files)}: {source}"
 
 
 def line(cells: Iterable[str]) -> str:
     """Of a table."""
-    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
-def _section(item: Item, document: dict[str, Any] | None) -> Iterator[str]:
-    yield f"### {item.name}: {item.about.title}\n"
-    took = f"{document['seconds']:,.0f} s" if document else f"about {item.about.seconds:,.0f} s"
-    yield f"`{item.command}` ({took})\n"
-    for need in item.about.data:
-        yield f"- data: {need.words}"
-    for words in item.about.unknown:
-        yield f"- not in the paper: {words}"
-    for words in (*item.about.remarks, *(document["notes"] if document else ())):
+Rows = Sequence[Mapping[str, Any]]
+
+
+def merged(rows: Rows) -> list[Rows]:
+    """Rows that differ in one part of their quantity; the part is chosen for the fewest groups."""
+
+    def by(place: int) -> list[Rows]:
+        groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+        for row in rows:
+            parts = PART.split(row["quantity"])
+            rest = (*parts[:place], "", *parts[place + 1 :]) if place < len(parts) else tuple(parts)
+            groups.setdefault(rest, []).append(row)
+        return list(groups.values())
+
+    most = max(len(PART.split(row["quantity"])) for row in rows)
+    found = [by(place) for place in range(most)]
+    return min(found, key=lambda groups: (max(map(len, groups)) > ABREAST, len(groups)))
+
+
+def parts_of(rows: Rows) -> list[str]:
+    """What rows that stand in one line have in common, the part that differs as a list."""
+    found = []
+    for place in zip(*(PART.split(row["quantity"]) for row in rows), strict=True):
+        first, *others = (part.rstrip(",:") for part in dict.fromkeys(place))
+        head = first.rpartition(" ")[0] + " "
+        found.append("; ".join([first, *(other.removeprefix(head) for other in others)]))
+    return found
+
+
+def table(rows: Rows) -> Iterator[str]:
+    """A line for each group; parts that all lines have stand in its head."""
+    groups = merged(rows)
+    names = [parts_of(group) for group in groups]
+    shared = [part for part in names[0] if all(part in name for name in names)]
+    if len(groups) == 1:
+        shared = shared[-1:]
+    yield line((", ".join(shared), "paper", "as published", "corrected or ours"))
+    yield "|---|---:|---:|---:|"
+    for name, group in zip(names, groups, strict=True):
+        own = ", ".join(part for part in name if part not in shared)
+        if len(group) == 1:
+            (row,) = group
+            yield line((own, figure(row["paper"]), figure(row["published"]), ours(row)))
+            continue
+        columns = [[row[key] for row in group] for key in ("paper", "published", "ours")]
+        yield line((own, *map(_figures, columns)))
+
+
+def _figures(column: Sequence[float | None]) -> str:
+    """One where all are the same."""
+    shown = [figure(value) or "none" for value in column]
+    return figure(column[0]) if len(set(shown)) == 1 else "; ".join(shown)
+
+
+def _section(item: Item, document: Mapping[str, Any] | None, picture: Path | None) -> Iterator[str]:
+    about = item.about
+    title = about.title[0].upper() + about.title[1:]
+    yield f"### {item.paper} {item.name}\n"
+    yield f"**{about.verdict.capitalize()}.** {title}: {about.finding}.\n"
+    if picture and picture.is_file():
+        yield f"![{about.title}]({PICTURES}/{picture.name})\n"
+    if document:
+        yield from table(document["rows"])
+    else:
+        yield "Not run for this page."
+    yield "\n<details markdown>\n<summary>Details</summary>\n"
+    yield f"- `{item.command}`" + (f", {document['seconds']:,.0f} s" if document else "")
+    for words in about.unknown:
+        yield f"- not given: {words}"
+    notes = [_short(words, item) for words in document["notes"]] if document else []
+    absent = [words.removeprefix(ABSENT) for words in notes if words.startswith(ABSENT)]
+    if absent:
+        yield f"- {ABSENT}{', '.join(absent)}"
+    for words in (*about.remarks, *(each for each in notes if not each.startswith(ABSENT))):
         yield f"- {words}"
-    yield ""
-    if document is None:
-        yield "Not run for this page.\n"
-        return
-    yield "| | paper | ours | seconds | |\n|---|---:|---:|---:|---|"
-    for row in document["rows"]:
-        yield line(cells_of(row))
-    yield ""
+    yield "\n</details>\n"
+
+
+def _short(words: str, item: Item) -> str:
+    """A note with the names of files alone: their shapes and sources stand once, at the end."""
+    for need in item.about.data:
+        words = words.replace(need.words, need.file)
+    return words

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from functools import partial
 
-from sims.lab.papers.chiang import SETS, UNKNOWN, enhanced_beside
-from sims.lab.papers.item import About
+from sims.lab.papers.chiang import AS_FIRST, SETS, enhanced_beside
+from sims.lab.papers.item import CORRECTED, About
 from sims.lab.papers.rules import adagrad
 
 run = partial(enhanced_beside, name="Adagrad", rule=adagrad, plain=0.01, better=0.07)
 
 ABOUT = About(
     title="Adagrad and enhanced Adagrad on the paper's sets",
+    verdict=CORRECTED,
+    finding="the constant bound cancels: enhanced Adagrad is Adagrad at another rate",
     data=SETS,
-    unknown=UNKNOWN,
+    unknown=AS_FIRST,
     remarks=(
         "the printed steps have a minus where the likelihood is maximised: a plus here",
         "Adagrad divides by the root of its own squares, entry by entry, and B is constant: "

@@ -12,7 +12,7 @@ from functools import partial
 from sims.lab.papers.chiang import STEPS, Rule, courses
 from sims.lab.papers.curves import Curve, curves_figure, unit_rows
 from sims.lab.papers.data import LBW
-from sims.lab.papers.item import About, Result, Settings
+from sims.lab.papers.item import REPRODUCED, About, Result, Settings
 from sims.lab.papers.rules import ascent, curvature
 
 PLAIN = (0.005, 0.01, 0.02, 0.04)
@@ -37,6 +37,8 @@ def run(settings: Settings) -> Result:
 
 ABOUT = About(
     title="plain and quadratic gradient ascent on lbw by learning rate",
+    verdict=REPRODUCED,
+    finding="both families of rates; the figure prints no values",
     data=(LBW,),
     unknown=(
         "the learning rates and the axes' values: the figure is an image",

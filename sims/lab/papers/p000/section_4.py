@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from protocols.gram.training import LEVELS
-from sims.lab.papers.chiang import SETS, UNKNOWN, Array, sets
-from sims.lab.papers.item import About, Result, Row, Settings
+from sims.lab.papers.chiang import AS_FIRST, SETS, Array, sets
+from sims.lab.papers.item import CORRECTED, About, Result, Row, Settings
 from sims.lab.papers.rules import adagrad, curvature, enhanced, gradient, mean_likelihood
 
 ITERATIONS, RATE, ERROR = 4, 0.07, 1e-3
@@ -66,8 +66,10 @@ def run(settings: Settings) -> Result:
 
 ABOUT = About(
     title="enhanced Adagrad under encryption: what 1 / sqrt by Newton would cost, and give",
+    verdict=CORRECTED,
+    finding="why the sketched method is not built",
     data=SETS,
-    unknown=UNKNOWN,
+    unknown=AS_FIRST,
     remarks=(
         "it is not built: B is constant and cancels, entry by entry, in g / sqrt(sum g²), so that "
         "it is plain Adagrad at another rate (figure-2); no public bound keeps the sum of squares "

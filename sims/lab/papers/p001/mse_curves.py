@@ -19,12 +19,12 @@ from protocols.privacy.calibrate.gram import FLOOR
 from sims.lab.papers import lffr_rules as rules
 from sims.lab.papers.curves import Curve, curves_figure
 from sims.lab.papers.data import EDM, ENB, JURA, SLUMP
-from sims.lab.papers.item import About, Result, Row, Settings
+from sims.lab.papers.item import CORRECTED, About, Result, Row, Settings
 from sims.lab.papers.lffr_rules import Array, mse, unit_targets
 
 SETS = (ENB, SLUMP, EDM, JURA)
 STEPS = 30
-RANDOM = "random, 1,000 x 10"
+RANDOM = "random"
 
 
 def random_data(seed: int, rows: int = 1000, columns: int = 10, sigma: float = 0.1) -> Array:
@@ -75,7 +75,7 @@ def run(settings: Settings) -> Result:
             ends[label] = course[-1]
             rows += [
                 Row(
-                    quantity=f"{name}, {label}: MSE / range² after {t}",
+                    quantity=f"{name}, {label}, after {t}: MSE / range²",
                     ours=course[t - 1],
                     seconds=seconds if t == shown[-1] else None,
                     note=f"least squares {best:.5f}" if t == shown[-1] else "",
@@ -93,6 +93,8 @@ def run(settings: Settings) -> Result:
 
 ABOUT = About(
     title="mean squared error by iteration: LR, YnormdLR, LFFR, ImprovedLFFR",
+    verdict=CORRECTED,
+    finding="all four algorithms, with the sign of equation (3) mended",
     data=SETS,
     unknown=(
         "every value: the figures and the results section are missing from the paper",
@@ -102,9 +104,8 @@ ABOUT = About(
     remarks=(
         "equation (3) adds the gradient of a loss that it minimises: a minus here "
         "(protocols/models/lffr.py)",
-        "eps = 1e-8 needs b > 0 in every column; under encryption b is inverted on a public range, "
-        "whose low end is a floor of 1/16 of the largest curvature: fewer digits are lost, and "
-        "columns of small curvature learn more slowly (protocols/numerics/inverse.py)",
+        "under encryption b is inverted on a public range, whose low end is a floor in place of "
+        "eps = 1e-8: columns of small curvature learn more slowly (protocols/numerics/inverse.py)",
     ),
     seconds=2,
 )

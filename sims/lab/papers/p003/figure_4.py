@@ -16,7 +16,7 @@ from protocols.numerics.approximation import Polynomial
 from sims.lab.papers.barrier import Rows, plain_rows
 from sims.lab.papers.curves import Curve, curves_figure
 from sims.lab.papers.data import ADULT, ADULT_TEST
-from sims.lab.papers.item import About, Result, Row, Settings
+from sims.lab.papers.item import REPRODUCED, About, Result, Row, Settings
 from sims.lab.papers.p003.figure_3 import Step, descent, interpolant, steepest, weights_of
 
 RADIUS = 7.0
@@ -74,6 +74,8 @@ def run(settings: Settings) -> Result:
 
 ABOUT = About(
     title="descent that leaves the interval of its polynomial",
+    verdict=REPRODUCED,
+    finding="descent leaves its interval and diverges; the paper's step is unknown",
     data=(ADULT, ADULT_TEST),
     unknown=("the columns and the step; several steps are tried",),
     seconds=5,

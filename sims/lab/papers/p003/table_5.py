@@ -40,7 +40,7 @@ from protocols.ckks.evaluation import CkksContext
 from protocols.numerics.approximation import reciprocal_approximation, sigmoid_approximation
 from protocols.updates.barrier import Barrier
 from protocols.updates.momentum import GradientDescent
-from sims.lab.papers.item import About, Result, Row, Settings
+from sims.lab.papers.item import REPRODUCED, About, Result, Row, Settings
 
 Floats = NDArray[np.float64]
 FEATURES = 24
@@ -189,6 +189,8 @@ def run(settings: Settings) -> Result:
 
 ABOUT = About(
     title="levels and seconds of one encrypted iteration, with and without clipping",
+    verdict=REPRODUCED,
+    finding="every circuit encrypted, at fewer levels",
     unknown=("the degree of the polynomials for square root and maximum",),
     remarks=(
         "norm, square root, maximum and inverse are one odd polynomial of one number: "

@@ -18,7 +18,7 @@ from sims.lab.papers.coordinate_baselines import train_published
 from sims.lab.papers.coordinate_problems import Array, Problem, ridge_problem
 from sims.lab.papers.curves import Curve, curves_figure
 from sims.lab.papers.data import ADULT, ADULT_TEST
-from sims.lab.papers.item import About, Result, Row, Settings
+from sims.lab.papers.item import STAND_IN, About, Result, Row, Settings
 
 LAM, BATCHES, EPOCHS = 1e-2, 16, 20
 STEP_CLIP = 0.3
@@ -99,6 +99,8 @@ def run(settings: Settings) -> Result:
 
 ABOUT = About(
     title="noise and convergence of coordinate descent and gradient descent",
+    verdict=STAND_IN,
+    finding="the four methods' courses on other rows",
     data=(ADULT, ADULT_TEST),
     unknown=("the figure's values: an image; batches and clips that it has",),
     remarks=(

@@ -16,7 +16,7 @@ from sims.lab.papers.coordinate_baselines import train_published
 from sims.lab.papers.coordinate_problems import ridge_problem
 from sims.lab.papers.curves import Curve, curves_figure
 from sims.lab.papers.data import ADULT, ADULT_TEST
-from sims.lab.papers.item import About, Result, Row, Settings
+from sims.lab.papers.item import STAND_IN, About, Result, Row, Settings
 
 CLIPS = (0.03, 0.1, 0.3, 1.0, 3.0)
 BATCHES = (256, 64, 16, 4, 1)
@@ -72,6 +72,8 @@ def run(settings: Settings) -> Result:
 
 ABOUT = About(
     title="batch size and clip of private coordinate descent",
+    verdict=STAND_IN,
+    finding="the grid of batches and clips on other rows",
     data=(ADULT, ADULT_TEST),
     unknown=("the figure's values: an image; C = 0.5 is best there, for other rows and labels",),
     remarks=(

@@ -1,0 +1,87 @@
+"""A hospital has model, plan, certificate and report of a finished run in its own folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ciphercohort.deploy.results import party_results
+from ciphercohort.results.predict import load_model
+from ciphercohort.verify.folder import verify_run
+from parties.agent.owner import MOST_OUTCOME, Owner
+from parties.agent.settings import OUTCOME, RESULTS, SCHEMA
+from parties.agent.vault import Vault
+from protocols.errors import PolicyError
+from tests.parties.agents import PASSPHRASE, Agents
+
+
+def keeping(folder: Path) -> Any:
+    held = SimpleNamespace(_results=folder / RESULTS)
+    return lambda session, outcome: Owner.keep(held, session, outcome)  # type: ignore[arg-type]
+
+
+UNSTATED = {"slot bound"}
+"""Of the toy plan, which states none; plans of commands do."""
+
+
+def failed(folder: Path) -> set[str]:
+    return {check.name for check in verify_run(folder) if not check.passed}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    """Folder of one owner after a run, and what the coordinator released."""
+    folder = tmp_path_factory.mktemp("run")
+    agents = Agents(folder / "agents", Vault(PASSPHRASE))
+    name = next(iter(agents.agents))
+    agents.agents[name]._keep = keeping(folder / name)
+    outcome = agents.session.run(agents.ask)
+    schema = agents.session.parties[name].run.rows._value.schema
+    schema.save(folder / name / SCHEMA)
+    return folder / name, outcome
+
+
+def test_it_is_the_model_that_the_coordinator_released(home: tuple[Path, Any]) -> None:
+    folder, outcome = home
+    (found,) = party_results(folder)
+    plan = json.loads((found / "plan.json").read_text())
+    assert plan["digest"] == outcome.plan.digest() and found.name == outcome.plan.session
+    model = json.loads((found / "model.json").read_text())
+    assert np.array_equal(model["released"], outcome.weights)
+    assert load_model(found).session == outcome.plan.session
+    assert "What it cost" not in (found / "report.html").read_text()
+    assert (found / OUTCOME).stat().st_mode & 0o777 == 0o600
+    checks = verify_run(found)
+    assert failed(found) == UNSTATED
+    assert {"plan digest", "plan valid", "model", "schema"} <= {check.name for check in checks}
+    assert list(party_results(folder)) == [found]
+
+
+@pytest.mark.parametrize("name", ["plan.json", "model.json"])
+def test_an_edited_document_does_not_verify(home: tuple[Path, Any], name: str) -> None:
+    (found,) = party_results(home[0])
+    path, good = found / name, (found / name).read_text()
+    fields = json.loads(good)
+    changes = {"plan.json": {"rounds": 9}, "model.json": {"released": [0.5] * 3}}
+    try:
+        path.write_text(json.dumps({**fields, **changes[name]}))
+        assert failed(found) - UNSTATED
+        path.write_text("[")
+        assert failed(found) - UNSTATED
+    finally:
+        path.write_text(good)
+
+
+@pytest.mark.parametrize("session", ["", "../x", "a/b", "a" * 65])
+def test_whoever_drives_the_kernel_names_no_other_file(session: str, tmp_path: Path) -> None:
+    keep = keeping(tmp_path)
+    with pytest.raises(PolicyError):
+        keep(session, "{}")
+    with pytest.raises(PolicyError):
+        keep("a", "x" * (MOST_OUTCOME + 1))
+    assert not list(tmp_path.iterdir())
