@@ -103,8 +103,8 @@ ABOUT = About(
     data=(ADULT, ADULT_TEST),
     unknown=("Theta, lambda, kappa and the step; here what Theorem 3 certifies on a coarse grid",),
     remarks=(
-        "d is 1/2, which holds for any rows; Remark 5.3's d of the rows themselves would allow a "
-        "weaker barrier, and the least certified lambda is not searched for",
+        "d is 1/2, which holds for any rows; the paper's Remark 5.3, a d of these rows, would "
+        "allow a weaker barrier, and the least certified lambda is not searched for",
     ),
     seconds=7,
 )
