@@ -142,9 +142,10 @@ class Owner:
         """Note what a finished session released, for `cohort party results`; nothing secret.
 
         Raises:
-            PolicyError: it is no session's name, or too large.
+            PolicyError: this owner took part in no such session, or it is too large.
         """
-        if not session.isalnum() or len(session) > 64 or len(outcome) > MOST_OUTCOME:
+        named = session.isascii() and session.isalnum() and len(session) <= 64
+        if not named or self.store.record(session) is None or len(outcome) > MOST_OUTCOME:
             raise PolicyError("this is no session's outcome")
         if self._results is not None:
             write_private(private_folder(self._results / session) / OUTCOME, outcome.encode())

@@ -20,8 +20,9 @@ from protocols.errors import PolicyError
 from tests.parties.agents import PASSPHRASE, Agents
 
 
-def keeping(folder: Path) -> Any:
-    held = SimpleNamespace(_results=folder / RESULTS)
+def keeping(folder: Path, known: bool = True) -> Any:
+    store = SimpleNamespace(record=lambda session: object() if known else None)
+    held = SimpleNamespace(_results=folder / RESULTS, store=store)
     return lambda session, outcome: Owner.keep(held, session, outcome)  # type: ignore[arg-type]
 
 
@@ -84,4 +85,6 @@ def test_whoever_drives_the_kernel_names_no_other_file(session: str, tmp_path: P
         keep(session, "{}")
     with pytest.raises(PolicyError):
         keep("a", "x" * (MOST_OUTCOME + 1))
+    with pytest.raises(PolicyError):
+        keeping(tmp_path, known=False)("a", "{}")
     assert not list(tmp_path.iterdir())
