@@ -86,12 +86,12 @@ class Account:
         """
         if self._spent:
             return
-        self._spent = True
         if self._ledger and self._open:
             try:
                 self._ledger.spend(self._open)
-            except PrivacyError as error:
+            except PrivacyError as error:  # and again, however often it is asked
                 raise PolicyError(f"the privacy budget is refused: {error}") from None
+        self._spent = True
 
     @property
     def is_spent(self) -> bool:
@@ -115,14 +115,18 @@ class Account:
 
     def state(self) -> dict[str, Any]:
         """For `restore`, in JSON's types."""
-        return {"open": self._open, "spent": self._spent, "booked": self.booked}
+        entry = self._ledger.entry(self._open) if self._ledger and self._open else ""
+        state = {"open": self._open, "entry": entry}
+        return state | {"spent": self._spent, "booked": self.booked}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on with a run; one that the ledger has closed since the state was taken is over."""
         held, self._spent = state["open"], bool(state["spent"])
         booked = state.get("booked", ("", 0.0))
         self.booked = booked and (str(booked[0]), float(booked[1]))
-        is_open = self._ledger is not None and held is not None and self._ledger.is_open(held)
+        # By its line: a name that was taken back may be another run's by now.
+        entry = self._ledger.entry(held) if self._ledger is not None and held is not None else ""
+        is_open = bool(entry) and entry == state.get("entry")
         if held is not None and self._ledger is not None and not (is_open or self._spent):
             raise PolicyError("the ledger has closed this run meanwhile: it is over")
         self._open = held if is_open else None

@@ -172,7 +172,7 @@ class Serving:
         self._of.take_back()
         for session in self._opened:
             session.erase()
-        self._opened, self._undo, self._made_of = [], [], {}
+        self._opened, self._undo, self._made_of, self._is_saved = [], [], {}, False
 
     def _used(self, view: str, digest: str, held_out: Any) -> Handle:
         self._rows.append(((view, digest, held_out), self._rows_of(view, digest, held_out)))
@@ -189,14 +189,18 @@ class Serving:
         asked, rows = _at(self._rows, handle)
         if asked not in [own for own, _ in self._made_of.values()]:
             raise PolicyError("rows are sealed that a session of this run has, and no others")
-        return self._of.row_seal(rows, str(plan))
+        held_out = asked[2]
+        # Of two draws it never tells whether they have the same rows.
+        draw = "" if held_out is None else f"/{held_out.draw}"
+        return self._of.row_seal(rows, f"{plan}{draw}")
 
     def _open(self, sheet: Any, handle: Handle, stream: str) -> tuple[Handle, bytes | None]:
         asked, rows = _at(self._rows, handle)
-        made_of = asked, stream
-        if self._made_of.setdefault(sheet.digest(), made_of) != made_of:
+        made_of, digest = (asked, stream), sheet.digest()
+        if self._made_of.get(digest, made_of) != made_of:
             raise PolicyError("this session has begun on other rows, or with other coins")
         session = self._of.open(sheet, rows, stream, **self._owner.beside(sheet))
+        self._made_of[digest] = made_of
         self._opened.append(session)
         seed = session.seed if getattr(session, "begun", False) else None
         return Handle(len(self._opened) - 1), seed
@@ -242,8 +246,16 @@ class Serving:
         own = OWN if self._run and self._run.has_model else (*OWN, *OWN_ROWS)
         if bytes(text).startswith(own):
             raise PolicyError("the kernel signs its own keys and sheets, and nobody else does")
+        if bytes(text).startswith(OWN_ROWS) and not self._is_of_this_run(bytes(text)):
+            raise PolicyError("refreshes of this run are signed, and of no other")
         signature: bytes = self._owner.signing_key.sign(bytes(text))
         return signature
+
+    def _is_of_this_run(self, text: bytes) -> bool:
+        """Whether a commitment names the joint seed; see `signed_values.committed_text`."""
+        keys = self._of.keys
+        _, _, bound = text.removeprefix(COMMITTED).partition(b"\0")
+        return keys is not None and keys.begun and bound.startswith(keys.seed)
 
     def _account(self, method: str, *values: Any) -> Any:
         if method not in ACCOUNT:

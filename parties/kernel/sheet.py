@@ -18,6 +18,9 @@ from parties.kernel.private import Terms, public_figure
 from protocols.errors import PolicyError
 
 SLACK = 1 + 1e-9  # of two machines' float64
+LARGEST = 1e40
+"""Of public numbers that rows meet, and 1 / LARGEST the least of those that divide: nothing that is
+made of rows overflows, here or where it is encoded."""
 LEAST_UNITS = 1 << 16  # of a share's deviation: on a coarser grid it costs delta
 Floor = tuple[str, Callable[[], bool]]
 
@@ -85,8 +88,11 @@ def of_rows(
         ("rows", lambda: len(sheet.rows) == len(sheet.roster) and sheet.rows[place] == rows.rows),
         ("rows: of a party", lambda: all(type(n) is int and n > 0 for n in sheet.rows)),
         ("rounds", lambda: type(sheet.rounds) is int and sheet.rounds > 0),
-        # A refusal of longer rows would tell of one.
+        # A refusal of longer rows would tell of one, and so would one of what overflows.
+        ("matrix", lambda: bool((np.abs(np.array(sheet.matrix, np.float64)) <= LARGEST).all())),
         ("bound", lambda: sheet.bound * SLACK >= longest(rows, sheet.matrix, held)),
+        ("bound: too large", lambda: 0 < sheet.bound <= LARGEST),
+        ("gamma", lambda: 0 <= sheet.gamma <= 1 - 2**-20),
     ]
     if sheet.law:
         found += [
@@ -99,6 +105,11 @@ def of_rows(
             ("noise: too little", lambda: cost(sheet) <= booked[1] * SLACK),
         ]
     return found
+
+
+def fits(size: float) -> bool:
+    """Whether what rows are multiplied with, or divided by, lets nothing overflow."""
+    return 1 / LARGEST <= abs(size) <= LARGEST
 
 
 def longest(rows: Any, matrix: Sequence[Sequence[float]] = (), held: float = math.inf) -> float:

@@ -496,7 +496,7 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
     ),
     "a finite link": (
         "lambda: all(map(math.isfinite, (*sheet.link, sheet.gamma, sheet.unit)))", TRUE,
-        lambda k: refused(k, {"exact": True}, law="", gamma=math.nan),
+        lambda k: refused(k, {"exact": True}, law="", unit=math.nan),
     ),
     "scales": (
         "lambda: all(0 < s < math.inf for s in (sheet.scale, sheet.radius, sheet.bound))", TRUE,

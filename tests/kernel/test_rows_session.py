@@ -232,12 +232,12 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
         lambda k: refused(k, rounds=0),
     ),
     "scales": (
-        "all(0 < s < math.inf for s in positive) and sheet.side != 0", "True",
-        lambda k: refused(k, scale=float("inf")) and refused(k, side=0.0),
+        "all(map(fits, sizes)) and sheet.scale > 0", "True",
+        lambda k: refused(k, scale=2e40) and refused(k, side=0.0) and refused(k, start=1e-41),
     ),
     "numbers": (
-        "all(map(math.isfinite, finite)) and sheet.start != 0", "True",
-        lambda k: refused(k, {"booked": None}, start=float("nan")),
+        "0 < sheet.most < math.inf and all(map(math.isfinite, sheet.curvature))", "True",
+        lambda k: refused(k, most=float("nan")),
     ),
     "a whole curvature": (
         "lambda: len(sheet.curvature) in (0, 3)", TRUE,

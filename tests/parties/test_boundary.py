@@ -61,7 +61,7 @@ FIRST_READ = {
     "encrypted rows": "commit-rows", "quadratic": "commit-rows", "whitened": "second-moment",
     "held out": "agree", "gram": "commit-rows", "lffr": "commit-rows",
     "encrypted model": "commit-gradient/0", "lffr at home": "commit-gradient/0",
-    "sums": "mask-keys", "second moment": "agree",
+    "sums": "mask-keys", "second moment": "mask-keys",
 }  # fmt: skip
 """The first step that looks at a row."""
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,14 @@ from parties.agent.vault import Vault
 from parties.kernel.channel import Handle
 from parties.kernel.gram.sums import gram_sensitivity
 from parties.kernel.keys.sheet import KeysSheet
+from parties.kernel.model import session as model_session
+from parties.kernel.model.columns import Columns
+from parties.kernel.model.sheet import ModelSheet
+from parties.kernel.private import HiddenError
+from parties.kernel.rows import packed
 from parties.kernel.rows.sheet import RowsSheet
 from parties.kernel.sheet import cost
+from parties.kernel.sums.study.hazards import CoxRows, RiskSets
 from parties.verifier.remote import Calls
 from protocols.ckks import residues as rns
 from protocols.ckks.context import RingContext
@@ -30,11 +37,13 @@ from protocols.errors import CohortError, PolicyError
 from protocols.exchange.body import Body
 from protocols.exchange.signed_values import SignedValue, committed_text, digest_of
 from protocols.plan.held_out import HeldOut
+from protocols.privacy.laws.randomness import SystemRandomness
 from protocols.privacy.loss.accounting import GaussianEvent
+from protocols.steps.confirmed import Terms
 from tests.kernel.test_sums_session import KEYS as FOUR
 from tests.support.others import PLAN, Others
 from tests.verifier.remote import OPENED, served
-from tests.verifier.test_hostile import Hostile, call
+from tests.verifier.test_hostile import SHEET, Hostile, call
 
 KEYS = {name: FOUR[name] for name in "ab"}
 OTHERS = Others(KEYS)
@@ -245,3 +254,156 @@ def test_no_matrix_lowers_a_bound(tmp_path: Path, kind: str, size: float) -> Non
         assert "matrix" in refusal(norm)
     else:
         assert refusal(due) == "" and "refused: bound" in refusal(0.999 * due)
+
+
+# -- payments, seals and signatures of another run -------------------------------------------------
+
+
+def test_a_payment_that_was_taken_back_is_no_other_runs(tmp_path: Path) -> None:
+    """The same name was paid for again, for almost nothing."""
+    owner = Restarted(tmp_path)
+    ask = served(owner)
+    ask("begin")
+    ask("account", "reserve", (EVENT,), 0.0, "run")
+    ask("store", "begin", "session")
+    opened(ask, KEYS_SHEET, SUMS)
+    OTHERS.agree(ask)
+    ask("save", Body(), 1)
+    ask("take_back")
+    ask("account", "reserve", (GaussianEvent(noise_multiplier=1e6),), 0.0, "run")
+    OPENED.pop().close()
+    time.sleep(0.3)
+    with pytest.raises(PolicyError, match="the ledger has closed this run"):
+        owner.again()("resume")
+
+
+@pytest.mark.parametrize("before", ["spend", "take_back"])
+def test_two_agents_on_one_ledger_release_once_for_a_payment(tmp_path: Path, before: str) -> None:
+    one, other = (Restarted(tmp_path / name) for name in ("one", "other"))
+    other.ledger = other._fields["ledger"] = one.ledger
+    asked = []
+    for owner in (one, other):
+        ask = served(owner)
+        ask("begin")
+        ask("account", "reserve", (EVENT,), 0.0, "run")
+        asked.append((ask, *opened(ask, KEYS_SHEET, SUMS), OTHERS.agree(ask)))
+    ask, keys, session, seeds = asked[0]
+    give_joint_key(ask, keys, bytes(call(ask, keys, "begin", seeds)))
+    asked[1][0](*(("account", "spend") if before == "spend" else ("take_back",)))
+    for _ in range(2):
+        with pytest.raises(CohortError):
+            ask("account", "spend")
+            raise AssertionError("a second release under one payment")
+    with pytest.raises((CohortError, HiddenError)):
+        call(ask, session, "contribute", keys, [places()])
+
+
+def test_a_refused_session_unlocks_no_seal(tmp_path: Path) -> None:
+    owner = Restarted(tmp_path)
+    ask = served(owner)
+    ask("begin")
+    opened(ask, KEYS_SHEET)
+    OTHERS.agree(ask)
+    others = ask("used", "", "", HeldOut(share=0.34, draw="d"))
+    with pytest.raises(PolicyError):
+        ask("open", replace(SUMS, session="another"), others, "")
+    with pytest.raises(PolicyError, match="a session of this run has"):
+        ask("row_seal", others, PLAN)
+
+
+def test_refreshes_are_signed_under_the_runs_own_seed(tmp_path: Path) -> None:
+    """A run of a model beside another one signs nothing for that."""
+    owner = Restarted(tmp_path)
+    *_, seed = begun(owner)
+    terms = Terms.of_round(dict(ROSTER), "cover-refresh/0", seed, (), "00" * 32)
+    ask = served(Restarted(tmp_path / "beside"))
+    ask("begin")
+    columns = Columns(num_slots=N // 2, num_features=2, num_outputs=1, period=1)
+    of_both = {"session": "s", "roster": ROSTER, "rows": (3, 3), "law": "gaussian", "bits": 30}
+    model = ModelSheet(
+        **of_both,
+        columns=columns,
+        circuit="link",
+        link=(0.5, 0.2),
+        radius=4.0,
+        scale=1.0,
+        rounds=2,
+        bound=math.sqrt(2),
+        moves=math.sqrt(2),
+        units=4 << 30,
+    )
+    event = GaussianEvent(noise_multiplier=cost(model) ** -0.5)
+    ask("account", "reserve", (event,), 0.0, "other")
+    opened(ask, KEYS_SHEET, model)
+    with pytest.raises(PolicyError, match="of this run"):
+        ask("sign", terms.text("commitment", "a", "33" * 32))
+
+
+# -- numbers that overflow where rows are open -----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"matrix": ((1.7e308, 0.0), (0.0, 1.0)), "bound": 1e308},
+        {"bound": 1e41},
+        {"gamma": 1.0},
+        {"scale": 2e292},
+        {"scale": 1e-41},
+        {"side": 1e41},
+        {"start": 1e-300},
+        {"target_bound": 1e300},
+    ],
+)
+def test_no_number_of_a_sheet_overflows_on_a_row(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    """Else whether it does tells of the row, under noise that makes a run cost nothing."""
+    ask = served(Restarted(tmp_path))
+    ask("begin")
+    sheet = replace(SUMS, **{"units": 1 << 39, "moves": 99.0, **wrong})
+    event = GaussianEvent(noise_multiplier=cost(sheet) ** -0.5)
+    ask("account", "reserve", (event,), 0.0, "run")
+    with pytest.raises(PolicyError, match="is refused"):
+        opened(ask, KEYS_SHEET, sheet)
+
+
+@pytest.mark.parametrize("kind", ["rows", "lffr", "model"])
+def test_noise_on_a_coarse_grid_hides_what_is_on_none(kind: str) -> None:
+    """Sums of rows are not rounded: modulo the grid they would stand in the open."""
+    if kind == "model":
+        columns = Columns(num_slots=N // 2, num_features=400, num_outputs=1, period=8)
+        sheet: Any = SimpleNamespace(rounds=10, columns=columns, law="gaussian", units=1 << 16)
+        sheet.bits = 2
+        found = model_session.draw_noise(sheet, SystemRandomness()).ravel()
+    else:
+        own = replace(SUMS, kind=kind, units=1 << 16, bits=2)
+        found = packed.draw_noise(own, (4000,), SystemRandomness())
+    rest = np.sort(found * 4 % 1)
+    assert np.abs(rest - (np.arange(4000) + 0.5) / 4000).max() < 0.035  # Kolmogorov, p < 1e-4
+
+
+def test_what_is_summed_without_privacy_is_refused_under_a_law(tmp_path: Path) -> None:
+    """Its bounds are a range's: one row could fill it."""
+    zero = ((0.0,) * 2,)
+    cox = CoxRows(
+        theta=(-1.0,),
+        columns=(0,),
+        bins=2,
+        recorded=False,
+        row_norm=1e-3,
+        a=zero,
+        b=zero,
+        ta=zero,
+        tb=zero,
+        c=zero,
+        hazard=zero,
+        scores=(0.0, 1.0, 2),
+        factor=(0,),
+    )
+    sheet = replace(SHEET, row_function=cox.fields(), length=cox.length(2))
+    ask = served(Hostile(tmp_path))
+    ask("begin")
+    event = GaussianEvent(noise_multiplier=sheet.cost() ** -0.5)
+    ask("account", "reserve", (event,), 0.0, "run")
+    with pytest.raises(PolicyError, match="exact sums"):
+        opened(ask, sheet)
+    assert RiskSets.without_noise

@@ -320,7 +320,7 @@ FLOORS: dict[str, tuple[str, str, Any]] = {
         "    SIGNED,\n)", ")", lambda folder: test_a_driver_chooses_no_seed(Hostile(folder)),
     ),
     "the same rows after a restart": (
-        "if self._made_of.setdefault(sheet.digest(), made_of) != made_of:", "if False:",
+        "if self._made_of.get(digest, made_of) != made_of:", "if False:",
         test_a_session_goes_on_with_its_own_rows,
     ),
 }  # fmt: skip

@@ -30,6 +30,7 @@ def added(
     low: NDArray[np.object_] = np.zeros(length, object)
     for block in blocks(rows, length):
         scaled = np.clip(np.ldexp(parts(block), bits), -(2.0**PART_BITS), 2.0**PART_BITS)
+        scaled = np.where(np.isnan(scaled), 0.0, scaled)  # no integer stands for it
         whole = np.trunc(scaled)
         rest = np.trunc(np.ldexp(scaled - whole, REST_BITS))
         high, low = (

@@ -23,7 +23,7 @@ from parties.kernel.model.clear_rows import ClearRows, party_circuit
 from parties.kernel.model.pads import Pads
 from parties.kernel.model.sheet import ModelSheet
 from parties.kernel.private import Terms, opened, terms_of
-from parties.kernel.sheet import SLACK, Floor, hold, of_rows
+from parties.kernel.sheet import SLACK, Floor, fits, hold, of_rows
 from protocols.ckks import residues as rns
 from protocols.ckks import subring
 from protocols.ckks.context import CONJUGATION
@@ -36,7 +36,7 @@ from protocols.errors import MessageError, PolicyError
 from protocols.exchange.body import Body
 from protocols.exchange.labels import COVERED, PUBLIC_KEY, rotation_label
 from protocols.exchange.signed_values import SignedValue
-from protocols.privacy.laws.discrete import discrete_gaussian
+from protocols.privacy.laws.discrete import between, discrete_gaussian
 from protocols.privacy.laws.randomness import ExpandedRandomness, RandomSource, apart
 from protocols.steps.locks import CHECK, WORDS, asked_for
 from protocols.steps.state import restore, state_of
@@ -448,8 +448,8 @@ def draw_noise(sheet: ModelSheet, randomness: RandomSource) -> Array:
     shape = (sheet.rounds, *sheet.columns.shape)
     if not sheet.law:
         return np.zeros(shape)
-    units = discrete_gaussian(sheet.units, math.prod(shape), randomness)
-    return np.ldexp(units.astype(np.float64), -sheet.bits).reshape(shape)
+    units = discrete_gaussian(sheet.units, math.prod(shape), randomness).astype(np.float64)
+    return np.ldexp(units + between(units.size, randomness), -sheet.bits).reshape(shape)
 
 
 def check(
@@ -469,6 +469,7 @@ def check(
         ("circuit", lambda: len(sheet.link) > 1),
         ("link", lambda: all(map(math.isfinite, (*sheet.link, sheet.gamma, sheet.unit)))),
         ("scales", lambda: all(0 < s < math.inf for s in (sheet.scale, sheet.radius, sheet.bound))),
+        ("scales: too large, or too small", lambda: fits(sheet.scale) and fits(sheet.radius)),
         ("batches", lambda: type(sheet.batches) is int and sheet.batches > 0),
         ("lost", lambda: 0 <= sheet.lost <= max(0, parties - max(2, terms.colluders + 1))),
     ]

@@ -18,7 +18,7 @@ from parties.kernel.rooms import named
 from parties.kernel.rows.curvature import curvature_share
 from parties.kernel.rows.sheet import RowsSheet
 from protocols.errors import DataError, PolicyError
-from protocols.privacy.laws.discrete import discrete_gaussian
+from protocols.privacy.laws.discrete import between, discrete_gaussian
 from protocols.privacy.laws.randomness import RandomSource
 
 Array = NDArray[np.float64]
@@ -64,8 +64,10 @@ def draw_noise(sheet: RowsSheet, shape: tuple[int, ...], randomness: RandomSourc
     """One party's share, of `noise_size`; zeros without privacy."""
     if not sheet.law:
         return np.zeros(shape)
-    units = discrete_gaussian(sheet.units, math.prod(shape), randomness)
-    return np.ldexp(units.astype(np.float64), -sheet.bits).reshape(shape)
+    units = discrete_gaussian(sheet.units, math.prod(shape), randomness).astype(np.float64)
+    if sheet.kind != "gram":  # whose sums are rounded to the grid
+        units += between(units.size, randomness)
+    return np.ldexp(units, -sheet.bits).reshape(shape)
 
 
 def values(

@@ -16,7 +16,7 @@ from parties.kernel.keys.session import KeySession
 from parties.kernel.private import Terms, opened, terms_of
 from parties.kernel.rows import masks, packed
 from parties.kernel.rows.sheet import ColumnMap, RowsSheet
-from parties.kernel.sheet import Floor, hold, of_rows
+from parties.kernel.sheet import Floor, fits, hold, of_rows
 from protocols.ckks.residues import Residues
 from protocols.errors import MessageError, PolicyError
 from protocols.exchange.body import Body
@@ -125,13 +125,12 @@ def check(sheet: RowsSheet, name: str, key: str, rows: Any, terms: Terms, number
 
     numbers: see `packed.numbers`.
     """
-    positive = (sheet.scale, sheet.bound, sheet.target_bound, sheet.most)
-    finite = (*positive, sheet.side, sheet.start, sheet.gamma, *sheet.curvature)
+    sizes = (sheet.scale, sheet.target_bound, sheet.side, sheet.start)
     floors: list[Floor] = [
         ("features", lambda: sheet.num_features == rows.num_features),
         ("matrix: not of this kind", lambda: not sheet.matrix or sheet.kind != "lffr"),
-        ("scales", lambda: all(0 < s < math.inf for s in positive) and sheet.side != 0),
-        ("numbers", lambda: all(map(math.isfinite, finite)) and sheet.start != 0),
+        ("scales", lambda: all(map(fits, sizes)) and sheet.scale > 0),
+        ("numbers", lambda: 0 < sheet.most < math.inf and all(map(math.isfinite, sheet.curvature))),
         ("curvature", lambda: len(sheet.curvature) in (0, 3)),
     ]
     if sheet.law:

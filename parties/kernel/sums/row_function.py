@@ -63,13 +63,14 @@ class RowFunction(ABC):
     """Public numbers of v(x, y; point), of which a run sums `weight` u_i v(x_i, y_i) over rows.
 
     kind: in a sheet; public_batches: K, of which each row is in one, in turn; coins: whether rows
-    toss for rounds.
+    toss for rounds; without_noise: its bounds are a range's, and no row is held to them.
     """
 
     __slots__ = ()
     kind: ClassVar[str]
     public_batches: ClassVar[int] = 1
     coins: ClassVar[bool] = False
+    without_noise: ClassVar[bool] = False
 
     @abstractmethod
     def most(self, query: str) -> float:

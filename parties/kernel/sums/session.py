@@ -58,6 +58,8 @@ class SumsSession:
         weight = sheet.weights[list(dict(sheet.roster)).index(name)]
         self._own = Own(name=name, weight=weight, norm=sheet.norm, randomness=randomness)
         self._function = row_function(sheet.row_function)
+        if sheet.law and self._function.without_noise:
+            raise PolicyError("the sheet of this run is refused: row_function is of exact sums")
         self._most = {r.query: self._function.most(r.query) * weight for r in sheet.rounds}
         held = getattr(self._function, "row_scale", math.inf)
         if held * SLACK < longest(rows):

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.errors import ParameterError
-from protocols.privacy.laws.randomness import RandomSource, random_bits, uniform_below
+from protocols.privacy.laws.randomness import RandomSource, apart, random_bits, uniform_below
 
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -182,3 +182,12 @@ def discrete_gaussian(
     if a == 0:
         return np.zeros(count, dtype=np.int64)
     return collect(count, lambda size: _gaussian_batch(size, a, b, randomness), 0.45)
+
+
+def between(count: int, randomness: RandomSource) -> NDArray[np.float64]:
+    """Uniform on [-1/2, 1/2) [units], beside noise that is added to what is on no grid.
+
+    Without it that would show modulo the grid, whatever the noise.
+    """
+    words = apart(randomness, "between grid points").words(count)
+    return np.asarray((words >> np.uint64(11)).astype(np.float64) * 2.0**-53 - 0.5)

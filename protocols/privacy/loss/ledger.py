@@ -190,6 +190,17 @@ class Ledger:
             run = _runs(self._lines()).get(identifier)
             return run is not None and not run["closed"]
 
+    def entry(self, identifier: str) -> str:
+        """What tells an open run from every other, of the same name too; empty: it is not open.
+
+        Raises:
+            PrivacyError: the file is damaged.
+        """
+        with self._locked():
+            run = _runs(self._lines()).get(identifier)
+            # The digest of the line before stands in no other line.
+            return "" if run is None or run["closed"] else f"{run['previous']}/{run['id']}"
+
     def has(self, dataset: str, identifier: str) -> bool:
         """Whether a run on a data set counts.
 

@@ -54,6 +54,7 @@ class RiskSets(SumFunction):
     """
 
     kind = "risk-sets"
+    without_noise = True
 
     theta: tuple[float, ...]
     columns: tuple[int, ...]
@@ -149,6 +150,7 @@ class CoxRows(SumFunction):
     """
 
     kind = "cox-rows"
+    without_noise = True
 
     theta: tuple[float, ...]
     columns: tuple[int, ...]
