@@ -13,10 +13,11 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from coordinator import settings as files
 from coordinator.certificates import CA, hosts_of, make_certificates
 from protocols.errors import ParameterError
-from protocols.exchange.cards import Card, Invitation, spoken
+from protocols.exchange.cards import Card, Invitation
 from protocols.exchange.documents import parse_json, to_toml
 from protocols.exchange.messages import new_signing_key, public_bytes
 from protocols.exchange.private_files import private_folder, write_private
+from protocols.exchange.spoken import spoken
 
 INVITATION = "invitation.json"
 _COMMENTS = {

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from parties.kernel.gram.sums import GramSums
 from protocols.gram.contributions import GramTask
 from protocols.gram.plan import GramPlan
+from protocols.privacy.calibrate.gram import SPAN
 from sims.prepare import PreparedData
 from sims.twins import MOST_UNLEARNT, Specs, Twin, course_of, more_rounds, unconverged
 
@@ -66,7 +67,9 @@ def twin(plan: GramPlan, data: PreparedData, specs: Specs) -> Twin:
     whole = np.where(variance > 0, variance, np.inf)
 
     def left(rounds: int) -> Array:
-        task = replace(plan.task, rounds=rounds)
+        # Of so many steps on whitened rows, as they are chosen.
+        lowest = None if plan.lowest is None else min(SPAN / rounds, 0.5)
+        task = replace(plan.task, rounds=rounds, lowest=lowest)
         w = run_gram_twin(task, sums, lambda t, w: None)
         share: Array = unlearnt(task, sums, w) / whole
         return share

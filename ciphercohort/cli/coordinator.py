@@ -18,7 +18,7 @@ from ciphercohort.job.config import DEFAULT_DELTA, DEPLOY
 from coordinator.errors import AbortedError
 from coordinator.settings import SESSIONS
 from protocols.errors import ParameterError
-from protocols.exchange.cards import spoken
+from protocols.exchange.spoken import spoken
 from protocols.exchange.validity import day
 from protocols.names import DEFAULT_COLLUDERS
 

@@ -30,8 +30,9 @@ from parties.reader.shard import encode_shard
 from protocols import errors
 from protocols.errors import ParameterError
 from protocols.exchange import validity
-from protocols.exchange.cards import Card, Invitation, spoken
+from protocols.exchange.cards import Card, Invitation
 from protocols.exchange.private_files import write_private
+from protocols.exchange.spoken import spoken
 from protocols.names import DEFAULT_COLLUDERS
 
 log = logging.getLogger(__name__)

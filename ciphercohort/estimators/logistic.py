@@ -105,9 +105,10 @@ class FederatedLogisticRegression(ClassifierMixin, FederatedEstimator):
         >>> rng = np.random.default_rng(7)
         >>> def ward(rows):
         ...     X = rng.normal(size=(rows, 2))
-        ...     return X, np.where(X[:, 0] > X[:, 1], "ill", "well")
+        ...     ill = X[:, 0] - X[:, 1] + rng.logistic(size=rows) > 0
+        ...     return X, np.where(ill, "ill", "well")
         >>> model = FederatedLogisticRegression(
-        ...     update="gd", iterations=3, degree=3, epsilon=None,  # epsilon=1.0 for real rows
+        ...     epsilon=None,  # 1.0 for real rows
         ...     profile="fast-insecure",  # "secure" for real rows: 128 bits
         ... )
         >>> model = model.fit({"north": ward(30), "south": ward(50)})

@@ -24,8 +24,8 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from protocols.errors import MessageError, PolicyError, ProtocolError
-from protocols.exchange.cards import spoken
 from protocols.exchange.serialise import parse
+from protocols.exchange.spoken import spoken
 
 KEY_BYTES = 32
 # Characters of one field of an entry, of an entry, and of a roster of 1024.

@@ -104,8 +104,3 @@ def check_key(name: str, value: object) -> str:
     if not isinstance(value, str) or not _DIGEST.fullmatch(value):
         raise ParameterError(f"{name}={value!r:.80} is not 64 hexadecimal digits (0-9, a-f)")
     return value
-
-
-def spoken(key: str) -> str:
-    """A key in groups of four, to be compared by telephone."""
-    return " ".join(key[k : k + 4] for k in range(0, len(key), 4))

@@ -25,6 +25,7 @@ import coordinator.flower_app as coordinator_app
 import parties.flower_app as party_app
 from ciphercohort.deploy.supervise import child
 from coordinator import flower_waits
+from coordinator.certificates import make_certificates
 from parties import flower_link, flower_node
 from parties.flower_link import Link, TurnedAwayError, UnknownFlowerError
 from protocols.errors import DataError, ParameterError
@@ -336,7 +337,7 @@ def private_pem(key: Any) -> bytes:
 def command(tmp_path: Path) -> Iterator[list[str]]:
     """A node whose SuperLink is not there."""
     (tmp_path / "node.key").write_bytes(private_pem(ec.generate_private_key(ec.SECP384R1())))
-    (tmp_path / "ca.crt").write_bytes(b"")
+    make_certificates(tmp_path, ["127.0.0.1"])
     yield [
         *(sys.executable, "-m", "parties.flower_node", "flower-supernode"),
         *("--root-certificates", str(tmp_path / "ca.crt"), "--superlink", "127.0.0.1:1"),

@@ -23,7 +23,6 @@ from parties.kernel.private import closed
 from parties.verifier.party import Party
 from protocols.ckks.flooding import Flooding
 from protocols.errors import MessageError, ParameterError, PolicyError, ProtocolError
-from protocols.exchange.cards import spoken
 from protocols.exchange.messages import (
     UNHEARD,
     decode,
@@ -32,6 +31,7 @@ from protocols.exchange.messages import (
     new_signing_key,
     public_bytes,
 )
+from protocols.exchange.spoken import spoken
 from tests.parties.agents import PASSPHRASE, Agents
 from tests.support.helpers import NOISE, log2_error
 from tests.support.sessions import holding, model_session

@@ -188,8 +188,10 @@ def watching(
         fixed = getattr(half, "rounds", None)
         if fixed is not None and fixed._last is not None and not fixed._last.is_open:
             held = isinstance(fixed._last, Held)
-            kept = half.secret._reply[-1] if held else fixed._last._message
-            run.unopened[fixed._step, name] = kept
+            # None where the kernel has refused to make it.
+            *_, kept = (half.secret._reply or (None,)) if held else (fixed._last._message,)
+            if kept is not None:
+                run.unopened[fixed._step, name] = kept
         run.watch()
         return replies
 

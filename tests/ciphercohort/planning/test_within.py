@@ -15,6 +15,7 @@ from ciphercohort.planning.expected import expected_loss
 from ciphercohort.planning.within import LADDER, WORTH, choose
 from protocols.errors import ParameterError, PrivacyError
 from protocols.names import ENCRYPTED_ROWS, SECURE_AGGREGATION
+from protocols.plan import kinds
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 
 FIGURES = PublicFigures.even(rows=3000, features=5, parties=3)
@@ -65,6 +66,7 @@ def made(wanted: Wanted) -> Any:
 def fake(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(within, "calibrate", lambda figures, wanted: made(wanted))
     monkeypatch.setattr(within, "expected_loss", lambda found, figures: found.template.loss)
+    monkeypatch.setattr(kinds, "figures", lambda plan: plan.figures())
 
 
 def chosen(**options: Any) -> within.Choice:

@@ -213,7 +213,7 @@ def test_init_asks_for_it_by_its_name(tmp_path: Path) -> None:
     refused = cohort("party", "init", tmp_path / "d", *common, "--exact-sums")
     assert refused.exit_code == 2 and not (tmp_path / "d").exists()
     assert "--accept-no-privacy" in " ".join(refused.output.split())
-    shown = " ".join(cohort("party", "init", "--help").stdout.replace("│", " ").split())
+    shown = " ".join(cohort("party", "init", "--help-all").stdout.replace("│", " ").split())
     assert "can read whole records" in shown
 
 

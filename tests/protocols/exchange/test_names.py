@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocols.errors import ParameterError
-from protocols.exchange.cards import CARD_KIND, MAX_BYTES, Card, spoken
+from protocols.exchange.cards import CARD_KIND, MAX_BYTES, Card
+from protocols.exchange.spoken import spoken
 from protocols.names import check_name, file_stem
 
 HOSTILE = (
