@@ -276,15 +276,20 @@ def test_a_state_set_back_is_refused(tmp_path: Path) -> None:
         served(owner)("resume")
 
 
-def test_a_session_goes_on_with_its_own_rows(tmp_path: Path) -> None:
-    """A round that is repeated on others would differ by rows, and not by noise."""
-    owner = Hostile(tmp_path)
-    store = SessionStore(tmp_path / "state", Vault("correct horse battery staple"))
-    owner.store = store
+def in_session(folder: Path) -> tuple[Hostile, Calls]:
+    """An owner whose session has begun, its state on disk."""
+    owner = Hostile(folder)
+    owner.store = SessionStore(folder / "state", Vault("correct horse battery staple"))
     ask = served(owner)
     ask("begin")
     ask("save", Body(), 1)
-    store.begin("session")
+    owner.store.begin("session")
+    return owner, ask
+
+
+def test_a_session_goes_on_with_its_own_rows(tmp_path: Path) -> None:
+    """A round that is repeated on others would differ by rows, and not by noise."""
+    owner, ask = in_session(tmp_path)
     keys, _ = ask("open", KEYS_SHEET, ask("used", "", "", None), "")
     begin(ask, keys)
     ask("save", Body(), 2)
@@ -298,13 +303,7 @@ def test_a_session_goes_on_with_its_own_rows(tmp_path: Path) -> None:
 
 def test_a_seed_that_was_shown_is_not_agreed_to_again(tmp_path: Path) -> None:
     """Set back to before its word, others could choose their seeds by what it has shown."""
-    owner = Hostile(tmp_path)
-    store = SessionStore(tmp_path / "state", Vault("correct horse battery staple"))
-    owner.store = store
-    ask = served(owner)
-    ask("begin")
-    ask("save", Body(), 1)
-    store.begin("session")
+    owner, ask = in_session(tmp_path)
     ask("open", KEYS_SHEET, ask("used", "", "", None), "")
     OTHERS.agree(ask)
     with pytest.raises(PolicyError, match="set back"):
