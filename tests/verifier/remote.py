@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from parties.account import Account
@@ -31,6 +32,7 @@ class Owned:
         self.schema = fields["shard"].schema
         self.runs: list[Run] = []
         self.named: dict[str, str] | None = None
+        self.stop: Callable[[], None] = lambda: None  # its last kernel, and wait until it has ended
 
     def begin(self) -> Run:
         """A new run over the rows."""
@@ -80,9 +82,16 @@ def served(owner: Owned) -> Calls:
         with ours:
             serving.serve()
 
-    threading.Thread(target=serve, daemon=True).start()
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
     OPENED.append(theirs)
+    owner.stop = partial(_stop, theirs, thread)
     return Calls(Channel(theirs, codec()))
+
+
+def _stop(channel: socket.socket, thread: threading.Thread) -> None:
+    channel.close()
+    thread.join()
 
 
 def remote(**fields: Any) -> Party:

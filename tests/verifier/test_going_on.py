@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import time
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -42,7 +41,7 @@ from protocols.privacy.loss.accounting import GaussianEvent
 from protocols.steps.confirmed import Terms
 from tests.kernel.test_sums_session import KEYS as FOUR
 from tests.support.others import PLAN, Others
-from tests.verifier.remote import OPENED, served
+from tests.verifier.remote import served
 from tests.verifier.test_hostile import SHEET, Hostile, call
 
 KEYS = {name: FOUR[name] for name in "ab"}
@@ -184,8 +183,7 @@ def test_a_run_that_goes_on_is_charged(tmp_path: Path, end: str) -> None:
     owner = Restarted(tmp_path)
     ask, *_ = begun(owner)
     if end == "stop":
-        OPENED.pop().close()
-        time.sleep(0.3)
+        owner.stop()
     else:
         ask(end)
     ask = owner.again()
@@ -243,7 +241,7 @@ def test_no_matrix_lowers_a_bound(tmp_path: Path, kind: str, size: float) -> Non
         ask = served(owner)
         ask("begin")
         event = GaussianEvent(noise_multiplier=cost(sheet) ** -0.5)
-        ask("account", "reserve", (event,), 0.0, f"run {bound} {time.time_ns()}")
+        ask("account", "reserve", (event,), 0.0, f"run {bound}")
         try:
             opened(ask, KEYS_SHEET, sheet)
         except PolicyError as error:
@@ -271,8 +269,7 @@ def test_a_payment_that_was_taken_back_is_no_other_runs(tmp_path: Path) -> None:
     ask("save", Body(), 1)
     ask("take_back")
     ask("account", "reserve", (GaussianEvent(noise_multiplier=1e6),), 0.0, "run")
-    OPENED.pop().close()
-    time.sleep(0.3)
+    owner.stop()
     with pytest.raises(PolicyError, match="the ledger has closed this run"):
         owner.again()("resume")
 
