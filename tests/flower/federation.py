@@ -57,7 +57,7 @@ def query(message: Message, context: Context) -> RecordDict:
         {
             "figures": MetricRecord(figures),
             "tables": ArrayRecord({"table": table, "histogram": histogram}),
-            "texts": ConfigRecord({"note": "patient 4711", "blob": b"4711"}),
+            "texts": ConfigRecord({"note": "patient 4711", "blob": b"patient 4711"}),
         }
     )
 

@@ -71,7 +71,8 @@ def test_nothing_of_one_client_is_in_any_message() -> None:
     sent = b"".join(
         str(reply.content).encode() for step, _, reply in federation.seen if step != "keys"
     )
-    assert b"4711" not in sent and str(2**62).encode() not in sent
+    # Long enough that no digest or share has either by chance.
+    assert b"patient 4711" not in sent and str(2**62).encode() not in sent
 
 
 def test_a_query_in_the_clear_is_refused() -> None:
