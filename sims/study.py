@@ -16,7 +16,8 @@ from ciphercohort.job.options import FilePath
 from ciphercohort.results.exact_sums import tell
 from ciphercohort.study.cox import Cox, cox_by
 from ciphercohort.study.description import Description, describe_by
-from ciphercohort.study.files import DESCRIPTION, SURVIVAL, check_folder, write
+from ciphercohort.study.files import DESCRIPTION, GLM, SURVIVAL, check_folder, write
+from ciphercohort.study.glm import Glm, glm_by, with_ranges
 from ciphercohort.study.stays import check_exact, with_stays
 from ciphercohort.study.survival import Survival, survival_by
 from parties.reader.cells import missing_cells
@@ -194,6 +195,59 @@ def cox(
     found = cox_by(sums, strata=strata, curves=curves, bins=bins, least=least)
     if terms.out is not None:
         write(Path(terms.out), SURVIVAL, found.released(), found.documents())
+    return found
+
+
+def glm(
+    data: Table,
+    *,
+    target: str | None = None,
+    weight: str | None = None,
+    offset: str | None = None,
+    family: str = "binomial",
+    link: str | None = None,
+    alpha: float | None = None,
+    site_intercepts: bool = False,
+    cluster: bool = False,
+    **asked: Any,
+) -> Glm:
+    """A generalised linear model of all rows, without pooling them.
+
+    target, weight, offset: columns of numbers; target None: the schema's first. family, link,
+    alpha, site_intercepts, cluster: see `glm_by`. asked: see `Asked`.
+
+    Raises:
+        CohortError: an option or the data are refused; the message says why.
+    """
+    terms = Asked(data=data, **asked)
+    check_exact(terms.epsilon)
+    named = tuple(filter(None, (target, weight, offset)))
+    frame = terms.table(*named)
+    if terms.schema is not None:
+        schema = Schema.load(Path(terms.schema))
+    elif target is None:
+        raise ParameterError("target: name a column, or give a schema")
+    else:
+        left_out, notes = (*terms.exclude, *terms.split_column), list[str]()
+        given: dict[str, Any] = {"exclude": left_out, "missing": "indicator"}
+        schema = inferred(frame, list(named), notes, **given)
+        schema = with_ranges(schema, frame, family, target, weight)
+    if terms.out is not None:
+        check_folder(Path(terms.out), GLM)
+    sums, _ = terms.sums(frame, schema, by_range(schema))
+    found = glm_by(
+        sums,
+        target=target,
+        weight=weight,
+        offset=offset,
+        family=family,
+        link=link,
+        alpha=alpha,
+        site_intercepts=site_intercepts,
+        cluster=cluster,
+    )
+    if terms.out is not None:
+        write(Path(terms.out), GLM, found.released(), found.documents())
     return found
 
 

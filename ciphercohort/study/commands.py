@@ -1,4 +1,4 @@
-"""`cohort describe` and `cohort survival`, and the same of a coordinator's folder."""
+"""`cohort describe`, `cohort survival` and `cohort glm`, and the same of a coordinator's folder."""
 
 from __future__ import annotations
 
@@ -56,6 +56,13 @@ cohort survival --data lung.csv --time days --event died --by arm --parties 4 --
 cohort survival --model cox --data lung.csv --time days --event died --split by:hospital
 
 cohort survival --model cox --data lung.csv --time days --event died --strata sex --curves arm"""
+REGRESS = """Examples:
+
+cohort glm --data stays.csv --target falls --family negative-binomial --offset log_days
+
+cohort glm --data stays.csv --target cost --family gamma --split by:hospital --site-intercepts
+
+cohort glm --data stays.csv --target died --link cloglog --weight propensity --cluster"""
 CURVES, COX = "kaplan-meier", "cox"
 Time = Annotated[str | None, typer.Option(help="Column of times. Default: the schema's.")]
 Event = Annotated[
@@ -79,6 +86,28 @@ Grid = Annotated[
 Tau = Annotated[
     float | None, typer.Option(help="Of kaplan-meier: end of the restricted mean survival time.")
 ]
+Target = Annotated[
+    str | None, typer.Option(help="Column of numbers, or of 0 and 1. Default: the schema's first.")
+]
+Family = Annotated[
+    str, typer.Option(help="binomial, poisson, negative-binomial, gamma or gaussian.")
+]
+Link = Annotated[
+    str | None, typer.Option(help="Of binomial: logit, probit or cloglog. Default: the usual one.")
+]
+Weight = Annotated[str | None, typer.Option(help="Column of weights, such as of propensities.")]
+Offset = Annotated[
+    str | None, typer.Option(help="Column that is added to scores, such as a log of exposure.")
+]
+Alpha = Annotated[
+    float | None, typer.Option(help="Of negative-binomial: dispersion. Default: estimated.")
+]
+SiteIntercepts = Annotated[
+    bool, typer.Option("--site-intercepts", help="Each site has one of its own, which stays there.")
+]
+Cluster = Annotated[
+    bool, typer.Option("--cluster", help="Standard errors by site, too; of four sites or more.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -95,10 +124,19 @@ def register(app: typer.Typer) -> None:
         *("model", "by", "strata", "curves", "grid", "tau", "least", "epsilon", "colluders"),
         "session",
     )
+    FEW["glm"] = (
+        *("data", "target", "family", "link", "weight", "offset", "schema", "parties", "split"),
+        "out",
+    )
+    FEW["coordinator glm"] = (
+        *("target", "family", "link", "weight", "offset", "site-intercepts", "cluster", "session"),
+    )
     app.command(epilog=DESCRIBE)(describe)
     of_sums(coordinated_description)
     app.command(epilog=SURVIVE)(survival)
     of_sums(coordinated_survival)
+    app.command(epilog=REGRESS)(glm)
+    of_sums(coordinated_glm)
 
 
 def describe(
@@ -262,6 +300,91 @@ def coordinated_survival(
 
 
 coordinated_survival.__name__ = "survival"
+
+
+def glm(
+    data: Data,
+    target: Target = None,
+    family: Family = "binomial",
+    link: Link = None,
+    weight: Weight = None,
+    offset: Offset = None,
+    alpha: Alpha = None,
+    site_intercepts: SiteIntercepts = False,
+    cluster: Cluster = False,
+    schema: SchemaFile = None,
+    exclude: Exclude = None,
+    parties: Parties = None,
+    split: Split = "even",
+    seed: Seed = None,
+    out: Out = None,
+    as_json: options.AsJson = False,
+    debug: options.Debug = False,
+) -> None:
+    """A generalised linear model of rows of several parties, all simulated here, by secure sums."""
+    with refusals(debug) as console:
+        from sims import study
+
+        found = study.glm(
+            data,
+            target=target,
+            weight=weight,
+            offset=offset,
+            family=family,
+            link=link,
+            alpha=alpha,
+            site_intercepts=site_intercepts,
+            cluster=cluster,
+            schema=schema,
+            exclude=tuple(exclude or ()),
+            parties=parties,
+            split=split,
+            seed=seed,
+            out=out,
+        )
+        _show(found, as_json)
+        if out is not None:
+            say(console, f"written: {out}")
+
+
+def coordinated_glm(
+    centre: Coordinator,
+    asked: dict[str, Any],
+    as_json: bool,
+    *,
+    target: Target = None,
+    family: Family = "binomial",
+    link: Link = None,
+    weight: Weight = None,
+    offset: Offset = None,
+    alpha: Alpha = None,
+    site_intercepts: SiteIntercepts = False,
+    cluster: Cluster = False,
+) -> None:
+    """A generalised linear model of the rows of every admitted party, by secure sums.
+
+    Each sum is a session, which every party consents to. Target, weight and offset are targets of
+    the schema.
+    """
+    from ciphercohort.study.deployed import glm as found_by
+
+    path, found = found_by(
+        centre,
+        target=target,
+        weight=weight,
+        offset=offset,
+        family=family,
+        link=link,
+        alpha=alpha,
+        site_intercepts=site_intercepts,
+        cluster=cluster,
+        **asked,
+    )
+    _show(found, as_json)
+    asked["tell"](f"finished: {path}")
+
+
+coordinated_glm.__name__ = "glm"
 
 
 def _own(model: str, **given: Any) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from ciphercohort.study.stays import OTHER, Stays
 from ciphercohort.study.tables import PaperTable, documents, number, p_value
 from parties.kernel.integers import symmetric
 from parties.kernel.sums.study.hazards import CoxRows, RiskSets
-from parties.reader.schema import CategoricalColumn, NumericColumn
+from parties.reader.schema import CategoricalColumn, NumericColumn, Schema
 from protocols.errors import ParameterError
 from protocols.statistics.evaluation.figures import LEAST
 from protocols.statistics.study.cox import (
@@ -64,11 +64,11 @@ class Covariates:
     columns: int
 
     @classmethod
-    def of(cls, stays: Stays, strata: str | None) -> Covariates:
-        """All but the strata."""
+    def of(cls, schema: Schema, strata: str | None = None) -> Covariates:
+        """All but the strata, of a schema as `views.by_range` gives it."""
         names, places, scale, groups = list[str](), list[int](), list[float](), {}
         place = columns = 0
-        for column in stays.schema.columns:
+        for column in schema.columns:
             features = [*enumerate(column.features, place)]
             place += len(features)
             if column.name == strata:
@@ -84,7 +84,7 @@ class Covariates:
                 places.append(where)
                 scale.append((column.high - column.low) / 2 if numeric and not k else 1.0)  # type: ignore[union-attr]
         if not names:
-            raise ParameterError("no covariate is left: a Cox model needs one column or more")
+            raise ParameterError("no covariate is left: a model needs one column or more")
         return cls(
             names=tuple(names),
             places=tuple(places),
@@ -301,7 +301,7 @@ def cox_by(
             is no maximum. CohortError: a sum is refused, or aborted.
     """
     stays = Stays.of(sums.schema, bins)
-    covariates = Covariates.of(stays, strata)
+    covariates = Covariates.of(stays.schema, strata)
     places, strata_names = stays.places(strata) if strata is not None else ((), ())
     factor = _factor(covariates, curves)
     stays = _fitting(stays, len(covariates.names), len(places) + 1, bins)

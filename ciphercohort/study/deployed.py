@@ -15,7 +15,8 @@ from ciphercohort.deploy.inference import DeployedSums
 from ciphercohort.job.config import DEFAULT_DELTA
 from ciphercohort.study.cox import Cox, cox_by
 from ciphercohort.study.description import Description, describe_by
-from ciphercohort.study.files import DESCRIPTION, SURVIVAL, write
+from ciphercohort.study.files import DESCRIPTION, GLM, SURVIVAL, write
+from ciphercohort.study.glm import Glm, glm_by
 from ciphercohort.study.stays import Stays, check_exact
 from ciphercohort.study.survival import Survival, survival_by
 from coordinator.settings import SCHEMA
@@ -96,6 +97,47 @@ def cox(
         lambda sums: cox_by(sums, strata=strata, curves=curves, bins=bins, least=least),
         **asked,
     )
+
+
+def glm(
+    centre: Coordinator,
+    *,
+    target: str | None = None,
+    weight: str | None = None,
+    offset: str | None = None,
+    family: str = "binomial",
+    link: str | None = None,
+    alpha: float | None = None,
+    site_intercepts: bool = False,
+    cluster: bool = False,
+    **asked: Any,
+) -> tuple[Path, Glm]:
+    """A generalised linear model over the rows of all admitted parties; see `sims.study.glm`.
+
+    target, weight, offset: among the schema's targets. asked: as of `describe`.
+
+    Returns: glm.json in the folder of the first session, and what it holds.
+
+    Raises:
+        CohortError: as of `Coordinator.run`; or an option does not fit the schema.
+    """
+    check_exact(asked.get("epsilon"))
+    schema = by_range(Schema.load(centre.settings.folder / SCHEMA))
+
+    def find(sums: DeployedSums) -> Glm:
+        return glm_by(
+            sums,
+            target=target,
+            weight=weight,
+            offset=offset,
+            family=family,
+            link=link,
+            alpha=alpha,
+            site_intercepts=site_intercepts,
+            cluster=cluster,
+        )
+
+    return _written(centre, schema, GLM, find, **asked)
 
 
 def _of_stays(

@@ -11,6 +11,7 @@ from protocols.errors import ParameterError
 
 DESCRIPTION = "description.json"
 SURVIVAL = "survival.json"
+GLM = "glm.json"
 
 
 def write(

@@ -64,8 +64,8 @@ def survival_picture(
         return to_svg(figure)
 
 
-def forest_picture(ratios: Mapping[str, tuple[float, ...]]) -> str:
-    """A ratio with its interval for each name, on a logarithmic axis."""
+def forest_picture(ratios: Mapping[str, tuple[float, ...]], what: str = "hazard ratio") -> str:
+    """A ratio with its interval for each name, on a logarithmic axis; what: its name."""
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(5.6, 0.8 + 0.32 * len(ratios)), layout="constrained")
         axes = figure.add_subplot()
@@ -75,5 +75,5 @@ def forest_picture(ratios: Mapping[str, tuple[float, ...]]) -> str:
         axes.axvline(1.0, color=GREY, linewidth=1)
         axes.set_xscale("log")
         axes.set_yticks([-k for k in range(len(ratios))], list(ratios))
-        axes.set_xlabel("hazard ratio")
+        axes.set_xlabel(what)
         return to_svg(figure)

@@ -121,11 +121,11 @@ class Stays:
 
 
 def check_exact(epsilon: float | None) -> None:
-    """Raises ParameterError: there is one, and a Cox model has no private form."""
+    """Raises ParameterError: there is one, and such a model has no private form."""
     if epsilon is not None:
         raise ParameterError(
-            f"epsilon={epsilon:g}: a Cox model takes exact sums, to which every owner consents; "
-            "leave it out, or take curves, which can have noise (model kaplan-meier)"
+            f"epsilon={epsilon:g}: this model takes exact sums, to which every owner consents; "
+            "leave it out, or take curves, which can have noise (survival, model kaplan-meier)"
         )
 
 

@@ -242,6 +242,7 @@ _LATE: Mapping[str, str] = {
     "lifetimes": f"{_STUDY}LifetimesObjective",
     "risk-sets": f"{_STUDY}RiskSetsObjective",
     "cox-rows": f"{_STUDY}CoxRowsObjective",
+    "generalised": f"{_STUDY}GeneralisedObjective",
 }
 """Likewise, of clinical studies; loaded when a plan names one."""
 

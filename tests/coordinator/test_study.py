@@ -19,7 +19,7 @@ from parties.policy import Policy
 from parties.reader.schema import CategoricalColumn, NumericColumn, Schema, Targets
 from protocols.errors import ParameterError, ProtocolError, SchemaError
 from protocols.plan.kinds import plan_from_dict
-from sims.study import cox, describe, survival
+from sims.study import cox, describe, glm, survival
 from tests.coordinator.test_deployment import NAMES
 from tests.coordinator.test_inference import FRAMES, SCHEMA, Hospitals
 from tests.parties.agents import PASSPHRASE
@@ -186,3 +186,17 @@ def test_survival_needs_a_schema_of_stays_and_consent(clinics: Hospitals) -> Non
     (clinics.settings.folder / "schema.json").write_text(SCHEMA.to_json())
     with pytest.raises(SchemaError, match="targets are time, event"):
         deployed.cox(folder_of(clinics, False))
+
+
+def test_a_generalised_model_is_that_of_a_simulation(clinics: Hospitals, tmp_path: Path) -> None:
+    """Deaths by age and ward; each hospital has an intercept of its own."""
+    STAYS.save(tmp_path / "schema.json")
+    rows = pd.concat([stays(k).assign(site=name) for k, name in enumerate(NAMES)])
+    given: dict[str, Any] = {"target": "died", "site_intercepts": True, "family": "binomial"}
+    path, found = deployed.glm(folder_of(clinics, False), **given)
+    due = glm(rows, schema=tmp_path / "schema.json", split="by:site", **given)
+    told = json.loads(path.read_text())
+    np.testing.assert_allclose(found.coef, due.coef, rtol=0, atol=1e-8)
+    assert told["EXACT SUMS"] and len(told["sessions"]) == len(found.plans) == len(due.plans)
+    with pytest.raises(ParameterError, match="no target of the schema"):
+        deployed.glm(folder_of(clinics, False), target="age")

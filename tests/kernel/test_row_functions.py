@@ -23,6 +23,8 @@ from parties.kernel.sums.products import Information, MissingCells, Products
 from parties.kernel.sums.row_function import Own, RowFunction
 from parties.kernel.sums.row_functions import KINDS, LATE, OwnCode, row_function
 from parties.kernel.sums.study.described import Described
+from parties.kernel.sums.study.glm import LINKS as FAMILIES
+from parties.kernel.sums.study.glm import Generalised
 from parties.kernel.sums.study.hazards import CoxRows, RiskSets
 from parties.kernel.sums.study.lifetimes import Lifetimes
 from parties.kernel.sums.tables import Judged
@@ -87,6 +89,23 @@ OF_STAY: list[RowFunction] = [
     ),
 ]
 OF_TARGET: list[RowFunction] = [
+    *(
+        Generalised(
+            family=family,
+            link=link,
+            theta=(0.3, -2.0, 1.0),
+            columns=(0, 1),
+            target=(0, 0.5 if family == "gamma" else 0.0, 1.0 if family == "binomial" else 9.0),
+            row_norm=NORM,
+            rows=1,
+            alpha=0.5 * (family == "negative-binomial"),
+            within=within,
+            clusters=within,
+        )
+        for family, links_of in FAMILIES.items()
+        for link in links_of
+        for within in (False, True)
+    ),
     Gradients(loss="squared", clip=0.3),
     DualSteps(loss="ridge", lam=0.1, rows=40, batches=1, rounds=9, clip=0.5, row_scale=NORM),
     Products(row_norm=NORM, outputs=1),

@@ -4,15 +4,17 @@ changed, which are found out.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy.linalg import sqrtm
+from scipy.stats import nbinom
 
 from parties.kernel.integers import symmetric
-from parties.kernel.sums.study import described, hazards, lifetimes
+from parties.kernel.sums.study import described, glm, hazards, lifetimes
 from tests.kernel.mutants import mutant
 
 ROWS, D = 60, 6
@@ -144,12 +146,98 @@ def residuals(module: Any) -> None:
         np.testing.assert_allclose(own, np.exp(-np.outer(risk, hazard)).sum(axis=0), atol=1e-9)
 
 
+def generalised(module: Any) -> None:
+    """Scores are slopes of the deviance; the information is the variance of the score."""
+    y, weight, offset = STAY[:, 0], 1 + STAY[:, 1], STAY[:, 2] / 2
+    stays = np.column_stack([y, STAY[:, 1], STAY[:, 2]])
+    x = X[:, list(COVARIATES)]
+    eta = x @ THETA + 0.3 + offset
+    for family, links in module.LINKS.items():
+        for link in links:
+            low = 0.5 * (family == "gamma")
+            function = module.Generalised(
+                family=family, link=link, theta=(*THETA, 0.3), columns=COVARIATES, row_norm=1.5,
+                rows=ROWS, target=(0, low, 1.0), weight=(1, 1.0, 1.0), offset=(2, 0.0, 0.5),
+                alpha=0.5 * (family == "negative-binomial"), clusters=True,
+            )  # fmt: skip
+            terms = module._FAMILIES[family, link]
+            step, own = 1e-5, y + low
+            mean, s, w, deviance = terms(eta, own, 0.5)
+            ends = [terms(eta + each, own, 0.5) for each in (step, -step)]
+            np.testing.assert_allclose(s, -(ends[0][3] - ends[1][3]) / 4 / step, atol=1e-8)
+            variance = {"gaussian": 1.0, "poisson": mean, "gamma": mean**2,
+                        "binomial": mean * (1 - mean)}  # fmt: skip
+            slope = (ends[0][0] - ends[1][0]) / 2 / step
+            np.testing.assert_allclose(
+                w, slope**2 / variance.get(family, mean + 0.5 * mean**2), rtol=1e-6
+            )
+            low_s, figure = function._bounds
+            assert np.abs(s * weight).max() <= low_s and np.abs(w * weight).max() <= low_s
+            assert np.abs(deviance * weight).max() <= figure
+            found = np.split(
+                function.exact_sum(X, stays, "a").values, np.cumsum(function.values)[:-1]
+            )
+            rows = np.column_stack([x, np.ones(ROWS)])
+            total = rows.T @ (s * weight)
+            np.testing.assert_allclose(found[0][:3], [weight.sum(), weight @ own,
+                                                      weight @ deviance], rtol=1e-9)  # fmt: skip
+            np.testing.assert_allclose(found[0][6:], total, atol=1e-9)
+            for k, each in ((1, w * weight), (2, (s * weight) ** 2)):
+                due = symmetric.flat(rows.T @ (rows * each[:, None]))
+                np.testing.assert_allclose(found[k], due, rtol=1e-9)
+            np.testing.assert_allclose(found[3], symmetric.flat(np.outer(total, total)), rtol=1e-7)
+
+
+def dispersion(module: Any) -> None:
+    """Derivatives by ln r of scipy's log-likelihood."""
+    rng = np.random.default_rng(1)
+    y, mean = rng.poisson(3.0, ROWS).astype(float), np.exp(rng.normal(1, 0.3, ROWS))
+    function = module.Generalised(
+        family="negative-binomial", link="log", theta=(4.0, 0.0), columns=(0,), row_norm=1.5,
+        rows=ROWS, target=(0, 0.0, 9.0), alpha=0.4,
+    )  # fmt: skip
+    figures, _, _ = function.terms(np.log(mean), y, np.ones(ROWS))
+
+    def likelihood(t: float) -> Any:
+        r = math.exp(t)
+        return nbinom.logpmf(y, r, r / (r + mean))
+
+    t, step = -math.log(0.4), 1e-3
+    up, here, down = (likelihood(t + each) for each in (step, 0.0, -step))
+    np.testing.assert_allclose(figures[:, 4], (up - down) / 2 / step, atol=1e-5)
+    np.testing.assert_allclose(figures[:, 5], (up - 2 * here + down) / step**2, atol=1e-5)
+
+
+def own_intercepts(module: Any) -> None:
+    """Beside one intercept that is a column."""
+    y = np.column_stack([np.clip(X[:, 0] + 0.2 * X[:, 1], 0, 1)])
+    common = {"family": "poisson", "link": "log", "columns": COVARIATES, "row_norm": 1.5,
+              "rows": ROWS, "target": (0, 0.0, 9.0)}  # fmt: skip
+    x, own = X[:, list(COVARIATES)], 0.0
+    for _ in range(50):
+        mean = np.exp(x @ THETA + own)
+        own += (9 * y[:, 0] - mean).sum() / mean.sum()
+    whole = module.Generalised(theta=(*THETA, own), **common)
+    within = module.Generalised(theta=(*THETA, own + 1), within=True, **common)
+    found, due = (each.exact_sum(X, y, "a").values for each in (within, whole))
+    np.testing.assert_allclose(found[6:8], due[6:8], atol=1e-8)
+    np.testing.assert_allclose(found[2], due[2], rtol=1e-8)
+    square = symmetric.square(due[9:15])
+    profile = square[:2, :2] - np.outer(square[:2, 2], square[2, :2]) / square[2, 2]
+    np.testing.assert_allclose(found[8:11], symmetric.flat(profile), rtol=1e-8)
+    none = within.exact_sum(X, 0 * y, "a").values
+    assert not none.any()
+
+
 CHECKS: list[tuple[Callable[[Any], None], Any]] = [
     (description, described),
     (life_tables, lifetimes),
     (factored, lifetimes),
     (risk_sets, hazards),
     (residuals, hazards),
+    (generalised, glm),
+    (dispersion, glm),
+    (own_intercepts, glm),
 ]
 
 
@@ -182,6 +270,16 @@ def test_sums_are_those_over_rows(check: Callable[[Any], None], module: Any) -> 
         (residuals, hazards, "x * at(self.ta, out) - at(self.tb, out)", "x * at(self.ta, out)"),
         (residuals, hazards, "x[rows][:, list(self.factor)]", "0 * x[rows][:, list(self.factor)]"),
         (residuals, hazards, "event.astype(np.intp), score)", "0 * score, score)"),
+        (generalised, glm, "return np.asarray(low + width * y", "return np.asarray(width * y"),
+        (generalised, glm, "return figures * weight[:, None], s * weight", "return figures, s"),
+        (generalised, glm, "s[rows] ** 2", "s[rows]"),
+        (generalised, glm, "y * up - (1 - y) * rate", "y * up - rate"),
+        (generalised, glm, "up * down, _entropy", "up + down, _entropy"),
+        (generalised, glm, "+ intercept + offset", "+ intercept"),
+        (dispersion, glm, "r * one + r * r * two", "r * r * two"),
+        (own_intercepts, glm, "x = x - (w @ x)", "x = x - 0 * (w @ x)"),
+        (own_intercepts, glm, "weight * self._has_intercept(target[weight > 0])", "weight"),
+        (own_intercepts, glm, "eta + self._own_intercept(eta, target, weight)", "eta + 0.0"),
     ],
 )  # fmt: skip
 def test_a_changed_line_is_found_out(check: Any, module: Any, old: str, new: str) -> None:

@@ -17,6 +17,7 @@ from parties.kernel.integers.exact import Exact
 from parties.kernel.sums import row_functions
 from parties.kernel.sums.row_function import SumFunction
 from parties.kernel.sums.study.described import Described
+from parties.kernel.sums.study.glm import Generalised
 from parties.kernel.sums.study.hazards import CoxRows, RiskSets
 from parties.kernel.sums.study.lifetimes import Lifetimes
 from parties.policy import Policy
@@ -28,6 +29,7 @@ from protocols.statistics.inference.objective import InformationObjective, Produ
 from protocols.statistics.study.objectives import (
     CoxRowsObjective,
     DescriptionObjective,
+    GeneralisedObjective,
     LifetimesObjective,
     RiskSetsObjective,
 )
@@ -83,6 +85,17 @@ ONE_SUMS: dict[str, OneSum] = {
     "missing cells": MissingObjective(columns=D - 1, exact=True),
     "description": DescriptionObjective(adds=Described(columns=((0, 1, -1, 4),)), exact=True),
     "lifetimes": LifetimesObjective(adds=Lifetimes(bins=2, recorded=False), exact=True),
+    "generalised": GeneralisedObjective(
+        adds=Generalised(
+            family="poisson",
+            link="log",
+            theta=(0.5, 0.0),
+            columns=(0,),
+            target=(0, 0.0, 9.0),
+            row_norm=B,
+            rows=4,
+        )
+    ),
     "risk sets": RiskSetsObjective(adds=RiskSets(**COX)),
     "residuals": CoxRowsObjective(
         adds=CoxRows(

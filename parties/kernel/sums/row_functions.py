@@ -53,6 +53,7 @@ LATE: Mapping[str, str] = {
     "lifetimes": f"{_STUDY}lifetimes:Lifetimes",
     "risk-sets": f"{_STUDY}hazards:RiskSets",
     "cox-rows": f"{_STUDY}hazards:CoxRows",
+    "generalised": f"{_STUDY}glm:Generalised",
 }
 """Those that are loaded when a sheet names one."""
 

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from parties.kernel.sums.row_function import SumFunction
 from parties.kernel.sums.study.described import Described
+from parties.kernel.sums.study.glm import Generalised
 from parties.kernel.sums.study.hazards import CoxRows, RiskSets
 from parties.kernel.sums.study.lifetimes import Lifetimes
 from protocols.exchange.labels import CELLS_VIEW, RANGES_VIEW
@@ -136,3 +137,31 @@ class CoxRowsObjective(_Exact):
     alone_shows = "a time or a score that one row has shows this row's"
 
     adds: CoxRows
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GeneralisedObjective(_Exact):
+    """Score, information and deviance of a generalised linear model at a point.
+
+    Raises:
+        ParameterError: a field is out of range.
+    """
+
+    kind = Generalised.kind
+    released = (
+        "at one public model, score, information, deviance and products of the scores of all rows"
+    )
+    view = RANGES_VIEW
+    # Squares of scores beside the largest that could be.
+    precision = 2.0**-72
+    alone_shows = "a category or a value that few rows have shows these rows"
+
+    adds: Generalised
+
+    def remarks(self) -> tuple[str, ...]:
+        """Of the other sums, of parties' own totals, and what is exact."""
+        clusters = (
+            "sums of products of each owner's whole score are among them: of few owners these tell "
+            "of one",
+        ) * self.adds.clusters
+        return SERIES, *clusters, *_Study.remarks(self)

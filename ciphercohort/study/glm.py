@@ -1,0 +1,399 @@
+"""Generalised linear models over the rows of several parties, by a few secure sums.
+
+Fisher's scoring from the mean, one sum a step. The schema's targets are numbers: the one that is
+modelled and, where there are, a weight and an offset. Numbers of a schema enter over half their
+range, and come back in their own units; of a column's categories the first is the reference.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.stats import t as student
+
+from ciphercohort.after.sums import SumSeries
+from ciphercohort.results.exact_sums import exact_fields
+from ciphercohort.results.result import Array
+from ciphercohort.study.cox import SEPARATED, Covariates
+from ciphercohort.study.pictures import forest_picture
+from ciphercohort.study.tables import PaperTable, documents, number, p_value
+from parties.kernel.sums.study.glm import LINKS, Generalised
+from parties.reader.cells import numeric_cells
+from parties.reader.schema import NumericColumn, Schema, Targets
+from protocols.errors import ParameterError, SchemaError
+from protocols.exchange.documents import shown, suggest
+from protocols.statistics.study.cox import independent
+from protocols.statistics.study.curves import LEVEL
+from protocols.statistics.study.glm import CONVERGED, GlmSums, linked
+from protocols.statistics.study.objectives import GeneralisedObjective
+from protocols.sums.plan import GradientPlan
+
+MOST_ROUNDS = 40
+FEWEST_CLUSTERS = 4
+"""Of three, one that knows its own score knows those of the other two but for their order."""
+SMALLEST, LARGEST = 1e-4, 1e6
+"""Of r."""
+RATIOS = {"logit": "odds ratio", "cloglog": "hazard ratio", "log": "ratio"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Glm:
+    """A table of coefficients in the data's own units.
+
+    names: "intercept" first, if there is one; coef: shape (names,); errors: standard errors by
+    name ("se", "robust_se", "cluster_se"), NaN of those that others determine; dispersion: phi;
+    alpha: of a negative binomial, 0 of others; freedom: n - k, inf where phi is 1.
+    """
+
+    family: str
+    link: str
+    target: str
+    names: tuple[str, ...]
+    coef: Array
+    errors: dict[str, Array]
+    dispersion: float
+    alpha: float
+    deviance: float
+    freedom: float
+    weight: str | None
+    offset: str | None
+    site_intercepts: bool
+    num_rows: int
+    num_sites: int
+    plans: tuple[GradientPlan, ...] = field(repr=False)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def ratio(self) -> str:
+        """What exp(coef) is called; empty: nothing."""
+        return RATIOS.get(self.link, "")
+
+    def rows(self) -> list[dict[str, Any]]:
+        """name, coef, se, z, p, low, high; other errors; a ratio with its ends."""
+        found, reach = [], float(student.ppf((1 + LEVEL) / 2, self.freedom))
+        for j, name in enumerate(self.names):
+            coef, se = float(self.coef[j]), float(self.errors["se"][j])
+            z = coef / se if se > 0 else math.nan
+            row = {
+                "name": name,
+                "coef": coef,
+                "se": se,
+                "z": z,
+                "p": float(2 * student.sf(abs(z), self.freedom)),
+                "low": coef - reach * se,
+                "high": coef + reach * se,
+                **{key: float(each[j]) for key, each in self.errors.items()},
+            }
+            if self.ratio:
+                key = self.ratio.replace(" ", "_")
+                ends = (("", coef), ("_low", coef - reach * se), ("_high", coef + reach * se))
+                row |= {f"{key}{end}": float(np.exp(value)) for end, value in ends}
+            found.append(row)
+        return found
+
+    def about(self) -> dict[str, Any]:
+        """What the table rests on."""
+        return {
+            "model": "glm",
+            "family": self.family,
+            "link": self.link,
+            "target": self.target,
+            "rows": self.num_rows,
+            "sites": self.num_sites,
+            "level": LEVEL,
+            "weight": self.weight,
+            "offset": self.offset,
+            "site_intercepts": self.site_intercepts,
+            "rounds": len(self.plans),
+            "deviance": self.deviance,
+            "dispersion": self.dispersion,
+            "alpha": self.alpha,
+            "freedom": self.freedom,
+            "exact_sums": True,
+            "notes": list(self.notes),
+        }
+
+    def released(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            **exact_fields(True),
+            "inference": self.rows(),
+            "inference_about": self.about(),
+            "session": self.plans[0].session,
+            "plans": [plan.digest() for plan in self.plans],
+        }
+
+    def tables(self) -> tuple[PaperTable, ...]:
+        """One row a coefficient."""
+        others = {"robust_se": "robust", "cluster_se": "by site"}
+        own = [key for key in others if key in self.errors]
+        lines = []
+        for row in self.rows():
+            key = self.ratio.replace(" ", "_")
+            ratio = [f"{number(row[key])} [{number(row[f'{key}_low'])}, "
+                     f"{number(row[f'{key}_high'])}]"] if key else []  # fmt: skip
+            ends = f"{number(row['low'], 4)}, {number(row['high'], 4)}"
+            errors = [number(row[name], 4) for name in ("se", *own)]
+            lines.append(
+                (
+                    row["name"],
+                    number(row["coef"], 4),
+                    *errors,
+                    p_value(row["p"]),
+                    f"[{ends}]",
+                    *ratio,
+                )
+            )
+        heads = ("", "coef", "std err", *(others[key] for key in own), "p", "95 % CI")
+        title = f"{self.family} regression of {self.target} ({self.link}), {self.num_rows:,} rows"
+        return (
+            PaperTable(
+                name="glm",
+                title=title,
+                heads=(*heads, *[self.ratio] * bool(self.ratio)),
+                rows=tuple(lines),
+                notes=tuple(self._notes()),
+            ),
+        )
+
+    def _notes(self) -> Iterator[str]:
+        yield f"deviance {self.deviance:.5g}"
+        if math.isfinite(self.freedom):
+            yield f"dispersion {self.dispersion:.5g} on {self.freedom:,.0f} df"
+        if self.alpha:
+            yield f"variance mu + {self.alpha:.4g} mu^2"
+        if self.weight:
+            yield f"weighted by {self.weight}: take the robust errors where weights are estimated"
+        if self.offset:
+            yield f"offset {self.offset}"
+        if self.site_intercepts:
+            yield "each site has an intercept of its own, which stays there"
+        yield from self.notes
+
+    def documents(self) -> Iterator[tuple[str, str]]:
+        """Files by name; see `tables.documents`."""
+        key = self.ratio.replace(" ", "_")
+        shown_rows = [
+            row for row in self.rows() if math.isfinite(row["coef"]) and row["name"] != "intercept"
+        ]
+        own = {
+            row["name"]: (row[key], row[f"{key}_low"], row[f"{key}_high"])
+            for row in shown_rows
+            if key
+        }
+        words = f"{self.ratio.capitalize()}s with 95 % intervals"
+        pictures = {"ratios": (forest_picture(own, self.ratio), words)} if own else {}
+        yield from documents("Regression", self.tables(), pictures)
+
+
+def glm_by(
+    sums: SumSeries,
+    *,
+    target: str | None = None,
+    family: str = "binomial",
+    link: str | None = None,
+    weight: str | None = None,
+    offset: str | None = None,
+    alpha: float | None = None,
+    site_intercepts: bool = False,
+    cluster: bool = False,
+) -> Glm:
+    """By any sums over rows of `views.by_range`.
+
+    target, weight, offset: among the schema's targets, target None: the first; link: None: the
+    family's usual one; alpha: of the negative binomial, None: estimated; site_intercepts: each
+    site has one of its own; cluster: errors by site, too.
+
+    Raises:
+        ParameterError: an option does not fit the rows, or there is no maximum. CohortError: a sum
+            is refused, or aborted.
+    """
+    if family not in LINKS:
+        raise ParameterError(f"family={family!r} is not one of {', '.join(LINKS)}")
+    link = link or LINKS[family][0]
+    negative, sites = family == "negative-binomial", len(sums.sizes)
+    if link not in LINKS[family]:
+        raise ParameterError(f"link={link!r} of {family} is not {' or '.join(LINKS[family])}")
+    if alpha is not None and not (negative and 0 < alpha <= 1 / SMALLEST):
+        raise ParameterError(f"alpha={alpha:g} is of the negative binomial, and positive")
+    if cluster and sites < FEWEST_CLUSTERS:
+        raise ParameterError(
+            f"cluster: of {sites} sites their sums would tell of one; there must be "
+            f"{FEWEST_CLUSTERS} or more, and errors by site need many more to be of use"
+        )
+    covariates, names = Covariates.of(sums.schema), _targets(sums.schema)
+    target = target or next(iter(names))
+    common: dict[str, Any] = {
+        "family": family,
+        "link": link,
+        "columns": covariates.places,
+        "row_norm": math.sqrt(covariates.columns + 1),
+        "rows": max(sums.sizes.values()),
+        "target": _place(names, "target", target),
+        "weight": _place(names, "weight", weight),
+        "offset": _place(names, "offset", offset),
+    }
+    plans: list[GradientPlan] = []
+
+    def ask(theta: Array, ratio: float, **more: Any) -> GlmSums:
+        adds = Generalised(
+            theta=tuple(theta.tolist()), alpha=1 / ratio if negative else 0.0, **common, **more
+        )
+        opened = sums.open(GeneralisedObjective(adds=adds))
+        plans.append(opened.plan)
+        return GlmSums.of(adds, opened.values * sums.rows)
+
+    theta, ratio = np.zeros(len(covariates.names) + 1), 1 / (alpha or 1.0)
+    first = ask(theta, ratio).figures
+    middle = 0.0 if offset is None else common["offset"][1] + common["offset"][2] / 2
+    theta[-1] = linked(link, first["weighted"] / max(first["weight"], 1e-300)) - middle
+    if not np.isfinite(theta[-1]):
+        raise ParameterError(f"target={target!r}: all rows have the same value, at an end")
+    slopes = slice(None, -1) if site_intercepts else slice(None)
+    current: GlmSums | None = None
+    kept: NDArray[np.bool_] = np.zeros(0, dtype=bool)
+    largest: Array = np.zeros(0)
+    labels = np.array([*covariates.names, "intercept"])[slopes]
+    freedom = 0.0
+    for _ in range(MOST_ROUNDS):
+        found = ask(theta, ratio, within=site_intercepts, clusters=cluster)
+        if current is not None and found.figures["deviance"] > 2 * current.figures["deviance"] + 1:
+            theta[slopes] -= (theta - np.array(current.adds.theta))[slopes] / 2  # too far
+            continue
+        current = found
+        if not len(kept):
+            kept, largest = independent(current.information), np.diag(current.information)
+            freedom = float(sums.rows - kept.sum() - (sites if site_intercepts else 0))
+        largest = np.maximum(largest, np.diag(current.information))
+        gone = kept & (np.diag(current.information) < SEPARATED * largest)
+        if gone.any() and family == "binomial":
+            raise ParameterError(
+                f"there is no maximum: {', '.join(labels[gone])} separates the outcomes; leave it "
+                "out, or merge rare categories"
+            )
+        try:
+            step, decrement = current.step(kept)
+        except np.linalg.LinAlgError:
+            raise ParameterError("the information is singular: leave out columns") from None
+        theta[slopes] += step
+        done = decrement <= CONVERGED * current.dispersion(freedom)
+        if negative and alpha is None:
+            move, left = current.ratio_step()
+            ratio, done = ratio * math.exp(move), done and left <= CONVERGED
+            if not SMALLEST <= ratio <= LARGEST:
+                raise ParameterError(
+                    "counts vary no more than a Poisson model's: take family poisson"
+                )
+        if done:
+            break
+    else:
+        raise ParameterError(f"Fisher's scoring finds no maximum in {MOST_ROUNDS} steps")
+    dispersion = current.dispersion(freedom)
+    estimated = sums.rows - freedom
+    correction = sites / (sites - 1) * (sums.rows - 1) / max(sums.rows - estimated, 1.0)
+    covariances = current.covariances(kept, dispersion, correction)
+    into = _in_units(sums.schema, covariates, site_intercepts)
+    blocks = {name: _spread(each, kept) for name, each in covariances.items()}
+    left_out = [str(name) for name in labels[~kept]]
+    notes = list(sums.notes)
+    if left_out:
+        notes.append(f"left out, for the other columns determine them: {', '.join(left_out)}")
+    # The intercept comes first.
+    order = np.arange(len(labels)) if site_intercepts else np.roll(np.arange(len(labels)), 1)
+    known = np.where(kept, 0.0, np.nan)
+    return Glm(
+        family=family,
+        link=link,
+        target=target,
+        names=tuple(map(str, labels[order])),
+        coef=(into @ theta[slopes] + known)[order],
+        errors={
+            name: (np.sqrt(np.diag(into @ each @ into.T)) + known)[order]
+            for name, each in blocks.items()
+        },
+        dispersion=dispersion,
+        alpha=1 / ratio if negative else 0.0,
+        deviance=current.figures["deviance"],
+        freedom=freedom if family in ("gaussian", "gamma") else math.inf,
+        weight=weight,
+        offset=offset,
+        site_intercepts=site_intercepts,
+        num_rows=sums.rows,
+        num_sites=sites,
+        plans=tuple(plans),
+        notes=tuple(notes),
+    )
+
+
+def _targets(schema: Schema) -> dict[str, NumericColumn]:
+    if not isinstance(schema.label, Targets):
+        raise SchemaError(
+            "a generalised linear model needs a schema whose targets are numbers, an outcome of 0 "
+            "and 1 too: cohort schema init --target OUTCOME,WEIGHT,OFFSET"
+        )
+    return {column.name: column for column in schema.label.columns}
+
+
+def _place(names: dict[str, NumericColumn], what: str, name: str | None) -> tuple[int | float, ...]:
+    if name is None:
+        return ()
+    if name not in names:
+        raise ParameterError(
+            f"{what}={shown(name)} is no target of the schema; these are "
+            f"{', '.join(map(shown, names))}{suggest(name, list(names))}"
+        )
+    column = names[name]
+    return list(names).index(name), column.low, column.high - column.low
+
+
+def _in_units(schema: Schema, covariates: Covariates, site_intercepts: bool) -> Array:
+    """What scaled coefficients are multiplied by, the intercept last, shape (d, d)."""
+    found = np.diag(1 / covariates.scale)
+    if site_intercepts:
+        return found
+    shift = schema.affine()[0][list(covariates.places)]
+    d = len(found)
+    whole = np.eye(d + 1)
+    whole[:d, :d], whole[d, :d] = found, -shift / covariates.scale
+    return whole
+
+
+def _spread(covariance: Array, kept: NDArray[np.bool_]) -> Array:
+    """With zeros for columns that are left out."""
+    found = np.zeros((len(kept), len(kept)))
+    found[np.ix_(kept, kept)] = covariance
+    return found
+
+
+def with_ranges(
+    schema: Schema, rows: pd.DataFrame, family: str, target: str, weight: str | None
+) -> Schema:
+    """A schema that was inferred from rows, with ranges that the family allows.
+
+    Raises:
+        SchemaError: rows are beyond them.
+    """
+    assert isinstance(schema.label, Targets)  # noqa: S101 (as it was inferred)
+    columns = []
+    for column in schema.label.columns:
+        own, low, high = column.name, column.low, column.high
+        values = numeric_cells(rows[own])[0]
+        least = float(np.min(values, initial=math.inf))
+        if own == weight or (own == target and family != "gaussian"):
+            positive = own == target and family == "gamma"
+            if least < 0 or (positive and least == 0):
+                what = "0 or less" if positive else "negative"
+                raise SchemaError(f"{shown(own)} is {what} somewhere: correct these rows")
+            low = least if positive else 0.0
+        if own == target and family == "binomial":
+            if not {*values.tolist()} <= {0.0, 1.0}:
+                raise SchemaError(f"{shown(own)} has other values than 0 and 1")
+            high = 1.0
+        columns.append(NumericColumn(own, low, max(high, low + 1e-6)))
+    return replace(schema, label=Targets(columns=tuple(columns)))

@@ -1,0 +1,307 @@
+"""What a row adds to a generalised linear model: score, information and deviance at a point.
+
+With eta = x theta + offset, mean mu(eta), variance function V(mu), and the slope mu' of the link,
+
+    score     x s,      s = weight (y - mu) mu' / V,
+    information  x x^T w,  w = weight mu'^2 / V   (expected),
+    robust    s^2 x x^T,
+
+and of every row weight, weight y, the unit deviance and, of gaussian and gamma, (y - mu)^2 / V.
+Negative binomial, V = mu + alpha mu^2: also the first and second derivative of the log-likelihood
+with respect to ln r, r = 1 / alpha.
+
+With `within` each party has an intercept of its own, which it finds by itself at theta: the maximum
+over its rows, within FAR of the common one; where all outcomes are at an end there is none, and the
+party adds nothing. Score, information and robust sums are then those of x less its mean by w, which
+gives estimates and errors of a model with an indicator for every party (Frisch and Waugh), and
+nobody learns the intercepts. With `clusters` a party adds t t^T, t the sum of its rows' scores.
+
+Without privacy alone: norms are those of exact sums, which need them for their range.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import digamma, expit, log_ndtr, ndtr, polygamma, xlogy
+
+from parties.kernel.integers import symmetric
+from parties.kernel.integers.blocks import added
+from parties.kernel.integers.exact import Exact, joined
+from parties.kernel.sums.products import of_each
+from parties.kernel.sums.row_function import LARGEST, Array, SumFunction, check_sizes
+from parties.kernel.sums.study.lifetimes import check_places
+from protocols.errors import ParameterError
+
+LINKS = {
+    "binomial": ("logit", "probit", "cloglog"),
+    "poisson": ("log",),
+    "gaussian": ("identity",),
+    "gamma": ("log",),
+    "negative-binomial": ("log",),
+}
+"""By family, the usual one first."""
+LARGEST_ETA, FAR = 30.0, 5.0
+STEPS, LONGEST = 60, 2.0
+"""Of Newton's method for a party's own intercept."""
+TINY = 1e-300
+FIGURES = ("weight", "weighted", "deviance", "pearson", "first", "second")
+Place = tuple[int, float, float]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Generalised(SumFunction):
+    """Figures, score, information and robust sums; then of clusters.
+
+    family, link: of LINKS; theta: of the covariates, the intercept last, shape (d + 1,); columns:
+    places of the covariates, shape (d,); target, weight, offset: (place, low, width) of a number
+    among the outcomes, which are on [0, 1] of their ranges; empty: none; alpha: of the negative
+    binomial, 0 of others; row_norm: B, of the covariates; within, clusters: see the module; rows:
+    of the largest party.
+
+    Raises:
+        ParameterError: a field is out of range.
+    """
+
+    kind = "generalised"
+    without_noise = True
+
+    family: str
+    link: str
+    theta: tuple[float, ...]
+    columns: tuple[int, ...]
+    target: Place
+    row_norm: float
+    rows: int
+    weight: tuple[int | float, ...] = ()
+    offset: tuple[int | float, ...] = ()
+    alpha: float = 0.0
+    within: bool = False
+    clusters: bool = False
+
+    def __post_init__(self) -> None:
+        check_places(columns=self.columns)
+        if self.link not in LINKS.get(self.family, ()):
+            raise ParameterError(f"family={self.family!r} has no link {self.link!r}")
+        if len(self.theta) != len(self.columns) + 1:
+            raise ParameterError(
+                f"theta has {len(self.theta)} entries for {len(self.columns)} covariates and an "
+                "intercept"
+            )
+        if not np.abs(self.theta).max() <= LARGEST:
+            raise ParameterError(f"theta: an entry is not within {LARGEST:g}")
+        for name in ("target", "weight", "offset"):
+            each = getattr(self, name)
+            if each or name == "target":
+                place, low, width = each
+                if type(place) is not int or not (0 <= place < 8 and abs(low) <= 1e9 >= width > 0):
+                    raise ParameterError(f"{name}={each} is no place, low end and width")
+        if self.weight and self.weight[1] < 0:
+            raise ParameterError(f"weight={self.weight}: its low end is negative")
+        low, high = _ends(self.target)
+        if (low < 0 and self.family != "gaussian") or (low <= 0 and self.family == "gamma"):
+            raise ParameterError(f"target={self.target}: its low end is too low for {self.family}")
+        if self.family == "binomial" and (low, high) != (0.0, 1.0):
+            raise ParameterError(f"target={self.target}: a binomial one is on [0, 1]")
+        if (self.family == "negative-binomial") != (self.alpha > 0) or not self.alpha <= 1e6:
+            raise ParameterError(f"alpha={self.alpha} goes with the negative binomial alone")
+        if {type(self.within), type(self.clusters)} != {bool}:
+            raise ParameterError("within and clusters are true or false")
+        if type(self.rows) is not int or not 1 <= self.rows < 1 << 40:
+            raise ParameterError(f"rows={self.rows} is no number of rows")
+        check_sizes(row_norm=self.row_norm)
+
+    @property
+    def values(self) -> tuple[int, int, int, int]:
+        """Lengths of the parts."""
+        d = len(self.theta) - self.within
+        square = symmetric.length(d)
+        return len(FIGURES) + d, square, square, square * self.clusters
+
+    def length(self, features: int) -> int:
+        """Of all parts."""
+        return sum(self.values)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Of eta, for covariates on [-1, 1]."""
+        *slopes, intercept = self.theta
+        reach = float(np.abs(slopes).sum()) + FAR * self.within
+        low, high = _ends(self.offset) if self.offset else (0.0, 0.0)
+        low, high = np.clip(
+            (intercept - reach + low, intercept + reach + high), -LARGEST_ETA, LARGEST_ETA
+        )
+        return float(low), float(high)
+
+    @property
+    def _bounds(self) -> tuple[float, float]:
+        """Of |s| and w; of a row's figures."""
+        low, high = self.ends
+        far, own = max(-low, high), max(map(abs, _ends(self.target)))
+        top = math.exp(high)
+        s = {
+            "logit": 1.0,
+            "probit": 1.0 + far,
+            "cloglog": 1.0 + top,
+            "identity": own + far,
+            "log": own + (min(top, 1 / self.alpha) if self.alpha else top),
+        }[self.link]
+        if self.family == "gamma":
+            s = 1 + own * math.exp(-low)
+        weight = _ends(self.weight)[1] if self.weight else 1.0
+        more = 0.0 if self.family == "gaussian" else 1 / min(_ends(self.target)[0] or 1.0, 1.0)
+        deviance = 8 * (1 + own + s) * (2 + far + math.log(1 + own + more)) + far**2 + s**2
+        return max(1.0, s) * max(1.0, weight), max(1.0, weight) * (deviance + 8 * top)
+
+    def most(self, query: str) -> float:
+        """Of all parts, each at its bound."""
+        s, figure = self._bounds
+        norm = self.row_norm * (1 + self.within)
+        clusters = self.rows * (s * norm) ** 2 if self.clusters else 0.0
+        return math.hypot(3 * figure, s * norm, s * norm**2, (s * norm) ** 2, clusters)
+
+    def exact_sum(self, x: Array, y: Array, name: str) -> Exact:
+        """All parts, of one party's rows."""
+        target = _read(y, self.target)
+        weight = _read(y, self.weight) if self.weight else np.ones(len(y))
+        offset = _read(y, self.offset) if self.offset else np.zeros(len(y))
+        *slopes, intercept = self.theta
+        x = x[:, list(self.columns)]
+        eta = x @ np.array(slopes) + intercept + offset
+        if self.within:
+            eta = eta + self._own_intercept(eta, target, weight)
+            weight = weight * self._has_intercept(target[weight > 0])
+        figures, s, w = self.terms(eta, target, weight)
+        if self.within:
+            x = x - (w @ x) / max(float(w.sum()), TINY)
+        else:
+            x = np.column_stack([x, np.ones(len(x))])
+        (bound, figure), norm = self._bounds, self.row_norm * (1 + self.within)
+        scores = x * s[:, None]
+        parts: tuple[tuple[Callable[[slice], Array], float], ...] = (
+            (lambda rows: np.column_stack([figures[rows], scores[rows]]), figure + bound * norm),
+            (lambda rows: of_each(x[rows], w[rows]), bound * norm**2),
+            (lambda rows: of_each(x[rows], s[rows] ** 2), (bound * norm) ** 2),
+        )
+        found = [
+            Exact(*added(part, len(x), length, largest))
+            for (part, largest), length in zip(parts, self.values, strict=False)
+        ]
+        if self.clusters:
+            total = scores.sum(axis=0)
+            found.append(Exact.of(symmetric.flat(np.outer(total, total))))
+        return joined(*found)
+
+    def terms(self, eta: Array, y: Array, weight: Array) -> tuple[Array, Array, Array]:
+        """Figures, s and w of every row, weighted; shapes (rows, 6), (rows,) and (rows,)."""
+        eta = np.clip(eta, *self.ends)
+        mean, s, w, deviance = _FAMILIES[self.family, self.link](eta, y, self.alpha)
+        square = s * s * (self.family in ("gaussian", "gamma"))
+        first = second = np.zeros(len(y))
+        if self.alpha:
+            r = 1 / self.alpha
+            one = digamma(y + r) - digamma(r) - np.log1p(mean / r) + (mean - y) / (r + mean)
+            two = polygamma(1, y + r) - polygamma(1, r) + mean / (r * (r + mean))
+            two = two - (mean - y) / (r + mean) ** 2
+            first, second = r * one, r * one + r * r * two
+        figures = np.column_stack([np.ones(len(y)), y, deviance, square, first, second])
+        return figures * weight[:, None], s * weight, w * weight
+
+    def _own_intercept(self, eta: Array, y: Array, weight: Array) -> float:
+        """Beside the common one, within FAR of it."""
+        own = 0.0
+        for _ in range(STEPS):
+            _, s, w = self.terms(eta + own, y, weight)
+            move = float(np.clip(s.sum() / max(float(w.sum()), TINY), -LONGEST, LONGEST))
+            own = float(np.clip(own + move, -FAR, FAR))
+            if abs(move) < 1e-14:
+                break
+        return own
+
+    def _has_intercept(self, y: Array) -> bool:
+        """Whether outcomes are not all at an end of what the family allows."""
+        if self.family == "gaussian":
+            return True
+        return bool((y > 0).any() and (self.family != "binomial" or (y < 1).any()))
+
+
+def _ends(place: tuple[int | float, ...]) -> tuple[float, float]:
+    _, low, width = place
+    return float(low), float(low + width)
+
+
+def _read(y: Array, place: tuple[int | float, ...]) -> Array:
+    """In its own units."""
+    k, low, width = place
+    return np.asarray(low + width * y[:, int(k)])
+
+
+# -- families: mean, s, w and unit deviance -------------------------------------------------------
+
+Terms = tuple[Array, Array, Array, Array]
+
+
+def _gaussian(eta: Array, y: Array, alpha: float) -> Terms:
+    return eta, y - eta, np.ones_like(eta), (y - eta) ** 2
+
+
+def _poisson(eta: Array, y: Array, alpha: float) -> Terms:
+    mean = np.exp(eta)
+    return mean, y - mean, mean, 2 * (xlogy(y, y) - y * eta - (y - mean))
+
+
+def _gamma(eta: Array, y: Array, alpha: float) -> Terms:
+    ratio = y * np.exp(-eta)
+    return np.exp(eta), ratio - 1, np.ones_like(eta), 2 * (ratio - 1 - np.log(y) + eta)
+
+
+def _negative_binomial(eta: Array, y: Array, alpha: float) -> Terms:
+    mean, r = np.exp(eta), 1 / alpha
+    slope = 1 + alpha * mean
+    deviance = 2 * (
+        xlogy(y, y) - y * eta - (y + r) * (np.log1p(alpha * y) - np.log1p(alpha * mean))
+    )
+    return mean, (y - mean) / slope, mean / slope, deviance
+
+
+def _logit(eta: Array, y: Array, alpha: float) -> Terms:
+    mean = expit(eta)
+    return (
+        mean,
+        y - mean,
+        mean * (1 - mean),
+        _entropy(y, -np.logaddexp(0, -eta), -np.logaddexp(0, eta)),
+    )
+
+
+def _probit(eta: Array, y: Array, alpha: float) -> Terms:
+    yes, no = log_ndtr(eta), log_ndtr(-eta)
+    log_density = -(eta**2) / 2 - math.log(2 * math.pi) / 2
+    up, down = np.exp(log_density - yes), np.exp(log_density - no)
+    return ndtr(eta), y * up - (1 - y) * down, up * down, _entropy(y, yes, no)
+
+
+def _cloglog(eta: Array, y: Array, alpha: float) -> Terms:
+    rate = np.exp(eta)  # 1 - mean = exp(-rate)
+    mean = -np.expm1(-rate)
+    up = rate * np.exp(-rate) / mean
+    return mean, y * up - (1 - y) * rate, rate * up, _entropy(y, np.log(mean), -rate)
+
+
+def _entropy(y: Array, yes: Array, no: Array) -> Array:
+    """-2 ln of the likelihood of y, of yes and no: ln mu and ln (1 - mu); less that at mu = y."""
+    return np.asarray(2 * (xlogy(y, y) + xlogy(1 - y, 1 - y) - y * yes - (1 - y) * no))
+
+
+_FAMILIES: Mapping[tuple[str, str], Callable[[Array, Array, float], Terms]] = {
+    ("gaussian", "identity"): _gaussian,
+    ("poisson", "log"): _poisson,
+    ("gamma", "log"): _gamma,
+    ("negative-binomial", "log"): _negative_binomial,
+    ("binomial", "logit"): _logit,
+    ("binomial", "probit"): _probit,
+    ("binomial", "cloglog"): _cloglog,
+}
