@@ -28,9 +28,9 @@ def _unsigned(seeds: Mapping[str, str]) -> bytes:
 class Terms:
     """What an owner agreed to, for the sessions that are made of its rows.
 
-    protocols: that it takes part in (`rooms`); exact: sums without noise; alone: sums over its rows
-    alone; insecure: toy rings; colluders: how many it fears; booked: law of the noise and `SumsSheet.cost` that its account
-    counts, None: all; spend: the run counts from here on; joint_seed: of everybody's seeds, once
+    protocols: that it takes part in (`rooms`); exact: sums without noise; alone: of its rows alone;
+    insecure: toy rings; colluders: how many it fears; booked: law of the noise and `SumsSheet.cost`
+    that its account counts, None: all; spend: the run counts from here on; joint_seed: of everybody's seeds, once
     all have signed the session's sheet with all others of the run; keys: the run's key session,
     None: of no run.
     """

@@ -289,7 +289,9 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
         "if most is None and self._function.kind == OwnCode.kind:", "if False:",
         own_code_holds_rows_to_a_bound,
     ),
-    "its own table": ("if not self._terms.alone:", "if False:", tables_of_one_are_agreed_to),
+    "its own table": (
+        "if alone and not self._terms.alone:", "if False:", tables_of_one_are_agreed_to,
+    ),
     "the others' tables": (
         "name in sites or (sites and {*dict(sheet.roster)} - sites == {name})", "name in sites",
         tables_of_one_are_agreed_to,

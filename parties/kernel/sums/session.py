@@ -62,11 +62,9 @@ class SumsSession:
             raise PolicyError("the sheet of this run is refused: row_function is of exact sums")
         sites = {*getattr(self._function, "sites", ())}
         # Of all tables but one, and the whole, that one follows.
-        if name in sites or (sites and {*dict(sheet.roster)} - sites == {name}):
-            if not self._terms.alone:
-                raise PolicyError(
-                    "the sheet of this run is refused: sites, and site_tables is not agreed to"
-                )
+        alone = name in sites or (sites and {*dict(sheet.roster)} - sites == {name})
+        if alone and not self._terms.alone:
+            raise PolicyError("the sheet of this run is refused: sites, without site_tables")
         self._most = {r.query: self._function.most(r.query) * weight for r in sheet.rounds}
         held = getattr(self._function, "row_scale", math.inf)
         if held * SLACK < longest(rows):
