@@ -30,9 +30,9 @@ class Terms:
 
     protocols: that it takes part in (`rooms`); exact: sums without noise; alone: of its rows alone;
     insecure: toy rings; colluders: how many it fears; booked: law of the noise and `SumsSheet.cost`
-    that its account counts, None: all; spend: the run counts from here on; joint_seed: of everybody's seeds, once
-    all have signed the session's sheet with all others of the run; keys: the run's key session,
-    None: of no run.
+    that its account counts, None: all; spend: the run counts from here on; joint_seed: of
+    everybody's seeds, once all have signed the session's sheet with all others of the run; keys:
+    the run's key session, None: of no run.
     """
 
     protocols: tuple[str, ...] = EVERY
