@@ -23,7 +23,7 @@ from ciphercohort.study.pictures import forest_picture, survival_picture
 from ciphercohort.study.stays import OTHER, Stays
 from ciphercohort.study.tables import PaperTable, documents, number, p_value
 from parties.kernel.integers import symmetric
-from parties.kernel.sums.study.hazards import CoxRows, RiskSets
+from parties.kernel.sums.study.hazards import CoxRows, RiskSets, written
 from parties.reader.schema import CategoricalColumn, NumericColumn, Schema
 from protocols.errors import ParameterError
 from protocols.statistics.evaluation.figures import LEAST
@@ -447,19 +447,15 @@ def _residuals(
     levels = len(factor) + 1 if factor else 0
     room = LONGEST - symmetric.length(len(theta)) - levels * bins
     scores = max(2, min(SCORES, room // (2 * strata * bins)))
-    tables: dict[str, Any] = {name: _table(each) for name, each in current.tables().items()}
+    made = current.tables() | {"hazard": current.hazard()}
+    tables = written(*(made[name] for name in ("a", "ta", "hazard", "b", "tb", "c")))
     return CoxRows(
         theta=tuple(theta.tolist()),
-        hazard=_table(current.hazard()),
+        tables=tables,
         scores=(float(means @ theta), std, scores),
         factor=factor,
-        **tables,
         **common,
     )
-
-
-def _table(array: Array) -> tuple[tuple[float, ...], ...]:
-    return tuple(map(tuple, array.tolist()))
 
 
 def _parts(adds: CoxRows, values: Array) -> tuple[Array, Array, Array]:

@@ -25,7 +25,7 @@ from parties.kernel.sums.row_functions import KINDS, LATE, OwnCode, row_function
 from parties.kernel.sums.study.described import Described
 from parties.kernel.sums.study.glm import LINKS as FAMILIES
 from parties.kernel.sums.study.glm import Generalised
-from parties.kernel.sums.study.hazards import CoxRows, RiskSets
+from parties.kernel.sums.study.hazards import CoxRows, RiskSets, written
 from parties.kernel.sums.study.lifetimes import Lifetimes
 from parties.kernel.sums.tables import Judged
 from protocols.errors import ParameterError, PolicyError
@@ -74,12 +74,14 @@ OF_STAY: list[RowFunction] = [
         CoxRows(
             recorded=True,
             late=late,
-            a=((0.1, 0.2, 0.9),),
-            b=((0.1, -0.2, 0.3, 0.0, -0.5, 0.5),),
-            ta=((0.0, 0.1, 0.2),),
-            tb=((0.0, 0.0, 0.1, 0.0, -0.1, 0.2),),
-            c=((0.5, 0.0, -1.0, 1.0, 0.2, 0.1),),
-            hazard=((0.1, 0.3, 1.0),),
+            tables=written(
+                [0.1, 0.2, 0.9],
+                [0.0, 0.1, 0.2],
+                [0.1, 0.3, 1.0],
+                [0.1, -0.2, 0.3, 0.0, -0.5, 0.5],
+                [0.0, 0.0, 0.1, 0.0, -0.1, 0.2],
+                [0.5, 0.0, -1.0, 1.0, 0.2, 0.1],
+            ),
             scores=(-2.0, 1.0, 4),
             factor=factor,
             **COX,

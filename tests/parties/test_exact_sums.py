@@ -18,7 +18,7 @@ from parties.kernel.sums import row_functions
 from parties.kernel.sums.row_function import SumFunction
 from parties.kernel.sums.study.described import Described
 from parties.kernel.sums.study.glm import Generalised
-from parties.kernel.sums.study.hazards import CoxRows, RiskSets
+from parties.kernel.sums.study.hazards import CoxRows, RiskSets, written
 from parties.kernel.sums.study.lifetimes import Lifetimes
 from parties.policy import Policy
 from protocols.aggregate.choice import choose
@@ -75,7 +75,6 @@ COX: dict[str, Any] = {
     "recorded": False,
     "row_norm": B,
 }
-ZEROS = ((0.0, 0.0),)
 ONE_SUMS: dict[str, OneSum] = {
     "evaluation": LABEL,
     "evaluation of sites": replace(LABEL, sites=(FIRST,)),
@@ -100,8 +99,7 @@ ONE_SUMS: dict[str, OneSum] = {
     "residuals": CoxRowsObjective(
         adds=CoxRows(
             **COX,
-            **dict.fromkeys(("a", "ta", "hazard"), ZEROS),
-            **dict.fromkeys(("b", "tb", "c"), (2 * ZEROS[0],)),
+            tables=written(np.zeros(18)),
             scores=(-2.0, 1.0, 4),
         )
     ),

@@ -26,7 +26,7 @@ from parties.kernel.private import HiddenError
 from parties.kernel.rows import packed
 from parties.kernel.rows.sheet import RowsSheet
 from parties.kernel.sheet import cost
-from parties.kernel.sums.study.hazards import CoxRows, RiskSets
+from parties.kernel.sums.study.hazards import CoxRows, RiskSets, written
 from parties.verifier.remote import Calls
 from protocols.ckks import residues as rns
 from protocols.ckks.context import RingContext
@@ -380,19 +380,13 @@ def test_noise_on_a_coarse_grid_hides_what_is_on_none(kind: str) -> None:
 
 def test_what_is_summed_without_privacy_is_refused_under_a_law(tmp_path: Path) -> None:
     """Its bounds are a range's: one row could fill it."""
-    zero = ((0.0,) * 2,)
     cox = CoxRows(
         theta=(-1.0,),
         columns=(0,),
         bins=2,
         recorded=False,
         row_norm=1e-3,
-        a=zero,
-        b=zero,
-        ta=zero,
-        tb=zero,
-        c=zero,
-        hazard=zero,
+        tables=written(np.zeros(12)),
         scores=(0.0, 1.0, 2),
         factor=(0,),
     )

@@ -14,7 +14,6 @@ N u^T V u / sum g^2 of all covariates together, N the number of events.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -114,7 +113,7 @@ class RiskSums:
         outer = (s * squares.ravel()[:, None]).T @ s + (t * both.ravel()[:, None]).T @ t
         return np.asarray(inner - outer + cross + cross.T)
 
-    def tables(self) -> Mapping[str, Array]:
+    def tables(self) -> dict[str, Array]:
         """a, b, ta, tb and c, of `parties.kernel.sums.study.hazards`; a row is a stratum."""
         d, (one, f, squares, crosses, both, _) = len(self.theta), self._sums
         first = slice(1, d + 1)

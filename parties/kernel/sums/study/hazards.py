@@ -20,6 +20,8 @@ Without privacy alone: norms are those of exact sums, which need them for their 
 from __future__ import annotations
 
 import math
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from math import isqrt
@@ -38,7 +40,7 @@ from parties.kernel.sums.study.described import add, chosen
 from parties.kernel.sums.study.lifetimes import Grid, Places, check_places
 from protocols.errors import ParameterError
 
-Table = tuple[tuple[float, ...], ...]
+MOST_TEXT = 1 << 21
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -140,10 +142,10 @@ class RiskSets(SumFunction):
 class CoxRows(SumFunction):
     """Residuals, concordance and adjusted curves; see the module.
 
-    sets: fields of the `RiskSets` at the fitted point; a, ta: shape (strata, bins); b, tb, c:
-    (strata, bins d); hazard: H, cumulative, (strata, bins); scores: (mean, std, count) of the
-    bins of x theta, as wide as normal ones would fill evenly; factor: places of a covariate's
-    features, which are set to none and to each.
+    sets: fields of the `RiskSets` at the fitted point; tables: `written` a, ta and H, the
+    cumulative hazard, of shape (strata, bins), then b, tb and c, (strata, bins, d); scores: (mean,
+    std, count) of the bins of x theta, as wide as normal ones would fill evenly; factor: places of
+    a covariate's features, which are set to none and to each.
 
     Raises:
         ParameterError: a field is out of range.
@@ -157,12 +159,7 @@ class CoxRows(SumFunction):
     bins: int
     recorded: bool
     row_norm: float
-    a: Table
-    b: Table
-    ta: Table
-    tb: Table
-    c: Table
-    hazard: Table
+    tables: str
     scores: tuple[float, float, int]
     late: bool = False
     strata: tuple[int, ...] = ()
@@ -170,13 +167,9 @@ class CoxRows(SumFunction):
 
     def __post_init__(self) -> None:
         check_places(factor=self.factor)
-        strata, bins, d = self.sets.shape[1], self.bins, len(self.theta)
-        for name, values in (("a", 1), ("ta", 1), ("hazard", 1), ("b", d), ("tb", d), ("c", d)):
-            table = np.array(getattr(self, name), np.float64)
-            if table.shape != (strata, bins * values) or not np.abs(table).max() <= LARGEST:
-                raise ParameterError(f"{name} is no table of {strata} x {bins * values} numbers")
-        if max(self.factor, default=0) >= d:
-            raise ParameterError(f"factor={self.factor} is beyond the {d} covariates")
+        _ = self.read
+        if max(self.factor, default=0) >= len(self.theta):
+            raise ParameterError(f"factor={self.factor} is beyond the {len(self.theta)} covariates")
         mean, std, count = self.scores
         check_sizes(std=std)
         if not (abs(mean) <= LARGEST and type(count) is int and 2 <= count <= 1 << 10):
@@ -196,6 +189,22 @@ class CoxRows(SumFunction):
         )
 
     @property
+    def read(self) -> dict[str, Array]:
+        """The tables by name, shape (strata, bins, 1 or d)."""
+        (_, strata, bins, _), d = self.sets.shape, len(self.theta)
+        widths = {"a": 1, "ta": 1, "hazard": 1, "b": d, "tb": d, "c": d}
+        size = strata * bins * sum(widths.values())
+        try:
+            found = np.frombuffer(b64decode(self.tables[:MOST_TEXT], validate=True), "<f8")
+        except ValueError:
+            found = np.zeros(0)
+        if len(found) != size or not np.abs(found).max() <= LARGEST:
+            raise ParameterError(f"tables is no text of {size} numbers")
+        ends = np.cumsum([strata * bins * each for each in widths.values()])[:-1]
+        parts = zip(widths.items(), np.split(found, ends), strict=True)
+        return {name: part.reshape(strata, bins, width) for (name, width), part in parts}
+
+    @property
     def levels(self) -> int:
         """Of the factor; 0: there is none."""
         return len(self.factor) + 1 if self.factor else 0
@@ -213,7 +222,9 @@ class CoxRows(SumFunction):
     @property
     def _residual(self) -> float:
         """Bound on |r|^2, for |x| and all means within B."""
-        hazard = (np.abs(self.a).max() + np.abs(self.ta).max()) * math.exp(self.sets.largest_score)
+        tables = self.read
+        steps = float(np.abs(tables["a"]).max() + np.abs(tables["ta"]).max())
+        hazard = steps * math.exp(self.sets.largest_score)
         return float((2 * self.row_norm * (1 + hazard)) ** 2)
 
     def most(self, query: str) -> float:
@@ -222,19 +233,20 @@ class CoxRows(SumFunction):
 
     def exact_sum(self, x: Array, y: Array, name: str) -> Exact:
         """The three tables, of one party's rows."""
-        sets, (residuals, cells, curves) = self.sets, self.shapes
+        sets, (residuals, cells, curves), tables = self.sets, self.shapes, self.read
         into, out, event = sets.grid.stay(y, self.late)
         stratum, x = chosen(x[:, list(self.strata)] > 0.5), x[:, list(self.columns)]
         w, counted = sets.weights(x), out >= 0
 
         def outer(rows: slice) -> Array:
-            own = self._score(x[rows], w[rows], into[rows], out[rows], stratum[rows], event[rows])
+            stays = into[rows], out[rows], stratum[rows], event[rows]
+            own = score_residuals(tables, x[rows], w[rows], *stays)
             return of_each(own, counted[rows].astype(float))
 
         def survival(rows: slice) -> Array:
             own = w[rows] * np.exp(-(x[rows][:, list(self.factor)] @ self._effects))
             risks = [own * math.exp(shift) for shift in (0.0, *self._effects)]
-            hazard = np.array(self.hazard)[stratum[rows]]
+            hazard = tables["hazard"][stratum[rows], :, 0]
             found = np.exp(-hazard[:, None] * np.stack(risks, axis=1)[:, :, None])
             return np.asarray(found.reshape(len(own), -1) * counted[rows][:, None])
 
@@ -255,19 +267,29 @@ class CoxRows(SumFunction):
     def _effects(self) -> Array:
         return np.array(self.theta)[list(self.factor)]
 
-    def _score(
-        self, x: Array, w: Array, into: Places, out: Places, stratum: Places, event: Any
-    ) -> Array:
-        """r of some rows, shape (rows, d)."""
 
-        def at(table: Table, bins: Places) -> Array:
-            """Of a bin, 0 before the first."""
-            strata = self.sets.shape[1]
-            values = np.array(table).reshape(strata, self.bins, -1)
-            return np.asarray(values[stratum, bins] * (bins >= 0)[:, None])
+def score_residuals(
+    tables: Mapping[str, Array],
+    x: Array,
+    w: Array,
+    into: Places,
+    out: Places,
+    stratum: Places,
+    event: Any,
+) -> Array:
+    """r of some rows, shape (rows, d); tables: see `CoxRows.read`."""
 
-        a = at(self.a, out) - at(self.a, into)
-        b = at(self.b, out) - at(self.b, into)
-        dies, w = event[:, None].astype(float), w[:, None]
-        tied = x * at(self.ta, out) - at(self.tb, out)
-        return np.asarray(dies * (x - at(self.c, out)) - w * (x * a - b) + dies * w * tied)
+    def at(name: str, bins: Places) -> Array:
+        """Of a bin, 0 before the first."""
+        return np.asarray(tables[name][stratum, bins] * (bins >= 0)[:, None])
+
+    a, b = (at(name, out) - at(name, into) for name in ("a", "b"))
+    dies, w = event[:, None].astype(float), w[:, None]
+    tied = x * at("ta", out) - at("tb", out)
+    return np.asarray(dies * (x - at("c", out)) - w * (x * a - b) + dies * w * tied)
+
+
+def written(*tables: Array) -> str:
+    """Numbers of float64, little-endian, in base 64: a plan is read and signed many times."""
+    flat = np.concatenate([np.asarray(each, "<f8").ravel() for each in tables])
+    return b64encode(flat.astype("<f8").tobytes()).decode()
