@@ -40,10 +40,9 @@ def party_results(folder: Path) -> Iterator[Path]:
     schema = Schema.load(folder / SCHEMA)
     paths = sorted((folder / RESULTS).glob(f"*/{OUTCOME}"), key=lambda p: p.stat().st_mtime)
     kept = [(path.parent, *_read(path)) for path in paths]
-    sums = [(plan, opened) for _, plan, opened, _ in kept if isinstance(plan, GradientPlan)]
-    sums = [(plan, opened) for plan, opened in sums if isinstance(plan.task, OneSum)]
+    sums = [(plan, opened) for _, plan, opened, _ in kept if _is_sum(plan)]
     for session, plan, opened, transcript in kept:
-        if isinstance(getattr(plan, "task", None), OneSum):
+        if _is_sum(plan):
             continue
         found = None
         if has_maximum(plan) and not (session / INFERENCE).exists():
@@ -51,6 +50,10 @@ def party_results(folder: Path) -> Iterator[Path]:
         if found is not None or not (session / PLAN).exists():
             write_documents(session, release_of(plan, opened, schema, transcript, table=found))
         yield session
+
+
+def _is_sum(plan: Any) -> bool:
+    return isinstance(getattr(plan, "task", None), OneSum)
 
 
 def _read(path: Path) -> tuple[RunPlan, Array, str]:
@@ -68,7 +71,7 @@ class KeptSums(SumSeries):
     """
 
     trained: RunPlan
-    kept: Sequence[tuple[GradientPlan, Array]]
+    kept: Sequence[tuple[Any, Array]]
 
     def ran(self, template: GradientPlan) -> tuple[GradientPlan, Array, str]:
         """The one at the same point, over the same rows of the same parties.
@@ -99,7 +102,7 @@ def _same(one: Any, other: Any) -> bool:
     return same and bool(np.allclose(one.theta, other.theta, rtol=CLOSE, atol=CLOSE))
 
 
-def _at_maximum(trained: Release, kept: Sequence[tuple[GradientPlan, Array]]) -> Inference | None:
+def _at_maximum(trained: Release, kept: Sequence[tuple[Any, Array]]) -> Inference | None:
     """The table that exact sums from the trained model on end at; None: they were not opened."""
     plan, schema = trained.plan, trained.schema
     sums = KeptSums(
