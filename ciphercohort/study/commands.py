@@ -117,7 +117,7 @@ def register(app: typer.Typer) -> None:
         "out",
     )
     FEW["survival"] = (
-        *("data", "time", "event", "model", "by", "strata", "schema", "parties", "split"),
+        *("data", "time", "event", "model", "by", "schema", "parties", "split"),
         *("epsilon", "out"),
     )
     FEW["coordinator survival"] = (
@@ -129,7 +129,7 @@ def register(app: typer.Typer) -> None:
         "out",
     )
     FEW["coordinator glm"] = (
-        *("target", "family", "link", "weight", "offset", "site-intercepts", "cluster", "session"),
+        *("target", "family", "link", "weight", "offset", "site_intercepts", "cluster", "session"),
     )
     app.command(epilog=DESCRIBE)(describe)
     of_sums(coordinated_description)

@@ -4,8 +4,9 @@ A schema's targets say so, in this order: time, event and, where rows enter late
 the upper end of its column's range (1 of 0 and 1); entry and time have one range.
 
 The grid of times is public. Of a range of 50 to 400 whole numbers each is a bin, for times are
-recorded in that unit; any other range has 200 bins of equal width. With epsilon these are 50 to 100
-whole numbers, and 50 bins.
+recorded in that unit; any other range has 200 bins of equal width, or as many fewer as make each
+whole number of a shorter range the end of one. With epsilon these are 50 to 100 whole numbers, and
+50 bins.
 """
 
 from __future__ import annotations
@@ -67,6 +68,8 @@ class Stays:
         whole = time.low == int(time.low) and width == int(width)
         most, usual = (2 * PRIVATE_BINS, PRIVATE_BINS) if private else (MOST, BINS)
         recorded = bins is None and whole and FEWEST <= width <= most
+        if whole and width < FEWEST:
+            usual -= usual % int(width)
         if private and (bins or 0) > MOST:
             raise ParameterError(f"grid={bins}: with epsilon a grid has {MOST} bins or less")
         return cls(

@@ -17,7 +17,9 @@ from statsmodels.duration.hazard_regression import PHReg
 from statsmodels.duration.survfunc import SurvfuncRight, survdiff
 
 from ciphercohort.study.cox import Cox
+from ciphercohort.study.stays import Stays
 from ciphercohort.study.survival import ALL, Survival
+from parties.reader.schema import NumericColumn, Schema, Targets
 from protocols.errors import ParameterError, SchemaError
 from protocols.statistics.study.cox import RiskSums, concordance, independent, proportional
 from protocols.statistics.study.curves import Curve, observed_less_expected
@@ -217,6 +219,18 @@ def test_curves_are_kaplan_and_meiers(late: bool) -> None:
         error = curve.survival * np.sqrt(curve.greenwood)
         np.testing.assert_allclose(error[own], truth.surv_prob_se, atol=1e-9)
         np.testing.assert_array_equal(curve.at_risk[own], truth.n_risk)
+
+
+@pytest.mark.parametrize("private", [False, True])
+@pytest.mark.parametrize("years", [1, 7, 40, 49])
+def test_whole_numbers_of_a_short_range_are_ends_of_bins(years: int, private: bool) -> None:
+    age, *columns = (
+        NumericColumn(n, 0.0, h) for n, h in (("age", 9), ("years", years), ("died", 1))
+    )
+    found = Stays.of(Schema(columns=(age,), label=Targets(columns=tuple(columns))), private=private)
+    assert found.grid.bins <= (50 if private else 200) < 2 * found.grid.bins
+    ends = np.arange(1, years + 1)
+    np.testing.assert_allclose(found.times[found.grid.exit(ends / years)], ends, rtol=1e-12)
 
 
 def test_bands_medians_and_means_are_lifelines() -> None:
