@@ -113,10 +113,10 @@ def test_hostile_parameters_end_in_keys_or_a_refusal() -> None:
 
 
 def test_a_share_of_the_fuzz() -> None:
-    """5,000 hostile inputs in one process; `python -m tests.fuzz` runs a million."""
-    report, codes = spawn(5_000, seed=2, workers=1)
+    """10,000 hostile inputs in one process; `python -m tests.fuzz` runs a million."""
+    report, codes = spawn(10_000, seed=2, workers=1)
     assert (report.findings, codes) == ([], [0])
-    assert report.inputs >= 5_000
+    assert report.inputs >= 10_000
     assert report.peak - report.warm < HEADROOM_BYTES / 4
     # The inputs get far enough: every role accepts some, and refuses for every kind of reason.
     for outcome in [
