@@ -366,7 +366,7 @@ def test_without_proof_only_by_consent(name: str) -> None:
     assert "NO PROOF" in describe_plan(plan, plan.names[0], C)
 
 
-@pytest.mark.parametrize("name", ["gd", "lffr", "lffr-rate", "linear", "barrier"])
+@pytest.mark.parametrize("name", ["gd", "lffr", "lffr-rate", "gram", "barrier"])
 def test_a_party_proves_the_bound_itself(name: str) -> None:
     """Less than its own figure, and none at all, are refused; masks depend on neither.
 
