@@ -54,8 +54,11 @@ def _folder_problems(folder: Path, replayed: Replayed) -> Iterator[str]:
     for name, expected in ((PLAN, agreed), (MODEL, sent)):
         try:
             found = read_file(folder / name)
-        except (OSError, ValueError, RecursionError) as error:
+        except (OSError, json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
             yield f"{name} cannot be read ({type(error).__name__})"
+            continue
+        except ValueError as error:
+            yield f"{name} has another shape than it should: {error}"
             continue
         for field, value in json.loads(json.dumps(expected)).items():
             if found.get(field) != value:
