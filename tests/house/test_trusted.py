@@ -16,8 +16,8 @@ from parties.kernel.rooms import ROOMS
 ROOT = Path(__file__).parents[2]
 TRUSTED = Trusted.of(ROOT)
 README = (ROOT / "parties/kernel/README.md").read_text()
-MOST_LINES = 11060
-OF_PROTOCOLS = {"encrypted-rows": 5100, "encrypted-model": 6150, "secure-aggregation": 5820}
+MOST_LINES = 11100
+OF_PROTOCOLS = {"encrypted-rows": 5100, "encrypted-model": 6160, "secure-aggregation": 5840}
 """The goal is 5,500 of each."""
 
 
