@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
@@ -16,6 +17,7 @@ import pytest
 from statsmodels.duration.hazard_regression import PHReg
 from statsmodels.duration.survfunc import SurvfuncRight, survdiff
 
+from ciphercohort.results.documents import to_json
 from ciphercohort.study.cox import Cox
 from ciphercohort.study.stays import Stays
 from ciphercohort.study.survival import ALL, Survival
@@ -227,7 +229,10 @@ def test_whole_numbers_of_a_short_range_are_ends_of_bins(years: int, private: bo
     age, *columns = (
         NumericColumn(n, 0.0, h) for n, h in (("age", 9), ("years", years), ("died", 1))
     )
-    found = Stays.of(Schema(columns=(age,), label=Targets(columns=tuple(columns)), scaling="range"), private=private)
+    found = Stays.of(
+        Schema(columns=(age,), label=Targets(columns=tuple(columns)), scaling="range"),
+        private=private,
+    )
     assert found.grid.bins <= (50 if private else 200) < 2 * found.grid.bins
     ends = np.arange(1, years + 1)
     np.testing.assert_allclose(found.times[found.grid.exit(ends / years)], ends, rtol=1e-12)
@@ -379,6 +384,31 @@ def test_without_a_spread_of_times_there_is_no_test() -> None:
     square, p, whole = proportional(sums, np.eye(1), np.array([True]), np.ones(1))
     assert np.isnan([*square, *p, *whole]).all()
     assert independent(np.diag([1.0, 0.0, 2.0])).tolist() == [True, False, True]
+
+
+def test_tables_of_the_page_are_in_the_documents() -> None:
+    """Of R's readers: lists of rows with the same columns, or columns of one length."""
+    page = (Path(__file__).parents[3] / "docs/survival.md").read_text()
+    lines = [line.split("|")[1:4] for line in page.splitlines() if line.startswith("| ")]
+    told = {path.strip(" `"): set(re.findall(r"`(\w+)`", columns)) for _, path, columns in lines
+            if path.strip().startswith("`")}  # fmt: skip
+    curves = json.loads(to_json(drawn(False).released()))
+    fits = [json.loads(to_json(fitted(False, stratified)[0].released())) for stratified in (0, 1)]  # type: ignore[arg-type]
+    assert {*curves["groups"][0]} == told["groups"] and {*curves["log_rank"]} == told["log_rank"]
+    for each in curves["curves"].values():
+        assert {*each} == told["curves$GROUP"]
+        assert len({len(each[name]) for name in ("time", "survival", "low", "high")}) == 1
+    for fit in fits:
+        ends = {"hazard_ratio_low", "hazard_ratio_high"}
+        for row in fit["inference"]:
+            assert {*row} == told["inference"] - {"_low", "_high"} | ends
+        for path, own in (("baseline$STRATUM", "baseline"), ("adjusted$LEVEL", "adjusted")):
+            for each in fit[own].values():
+                assert {*each} == told[path] and len({len(v) for v in each.values()}) == 1
+    assert fits[0]["adjusted"].keys() == {"a", "b", "c"} and fits[1]["baseline"].keys() == {
+        "f",
+        "m",
+    }
 
 
 # -- with noise -----------------------------------------------------------------------------------
