@@ -16,9 +16,8 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.kernel.keys import answers
 from parties.kernel.keys.key_share import KeyShare
-from parties.kernel.keys.session import Once
+from parties.kernel.keys.session import Once, decryption_reply, refresh_reply, relinearisation_reply
 from parties.verifier.sheets import packed_slots
 from protocols.ckks import residues as rns
 from protocols.ckks.circuits.evaluator import Evaluator
@@ -110,7 +109,7 @@ def run_ceremony(
         if step == commit_of(keygen.RELINEARISE):
             second = shares[name].relinearisation_second
             openings[name] = Opening(of_sums, name, identity(name))
-            return openings[name].commit(answers.relinearisation(context, second, body, Once.once))
+            return openings[name].commit(relinearisation_reply(context, second, body, Once.once))
         if step == keygen.RELINEARISE:
             return openings[name].open(body)
         return keygen.answer_rotations(context, shares[name], body.meta["indices"])
@@ -186,12 +185,12 @@ def encrypted_weights(
             if name == plan.names[0]:
                 refreshed.append(len(body.blobs))
             maps = plan.column_maps(int(index))
-            return answers.refresh(
+            return refresh_reply(
                 context, partial(refresh_shares, keys.shares[name]), maps, step, body
             )
         if kind == "decrypt":
             flooded = Flooded(keys.shares[name], decrypt.flooding_of(plan))
-            return answers.decryption(context, flooded.decryption_share, "decrypt", body)
+            return decryption_reply(context, flooded.decryption_share, "decrypt", body)
         k = plan.party_index(name)
         rows, targets = shards[k]
         packed = packed_slots(plan, name, rows, targets, noises[k])

@@ -16,8 +16,7 @@ from scipy.special import logit
 
 from parties.kernel.integers.blocks import added
 from parties.kernel.integers.clipping import clip_rows, row_norms
-from parties.kernel.keys import answers
-from parties.kernel.keys.session import KeySession, Once
+from parties.kernel.keys.session import KeySession, Once, refresh_reply
 from parties.kernel.model import masks
 from parties.kernel.model.clear_rows import ClearRows, party_circuit
 from parties.kernel.model.pads import Pads
@@ -290,7 +289,7 @@ class ModelSession:
         keys = self._held
         lock, words = self._pads.lock(asked_for(step, asked, keys.covering), keys.missing)
         shares = partial(keys.shares, drawn=masks.drawn, of_model=True)
-        reply = answers.refresh(keys.context, shares, maps, step, asked)
+        reply = refresh_reply(keys.context, shares, maps, step, asked)
         low, n = keys.context.primes[:REFRESH_TOWERS], keys.context.params.ring_dim
         blobs = list(reply.blobs)
         for k, stream in enumerate(lock.streams(len(blobs) // 2, low, n)):

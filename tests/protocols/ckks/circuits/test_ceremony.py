@@ -25,7 +25,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from parties.kernel.keys import answers
+from parties.kernel.keys.session import refresh_reply
 from parties.kernel.model.clear_rows import ClearRows
 from parties.kernel.model.columns import Columns
 from protocols.ckks import residues as rns
@@ -248,7 +248,7 @@ def refreshed(
     )
 
     def answer(name: str, step: str, body: Body) -> Body:
-        return answers.refresh(
+        return refresh_reply(
             keys.context, partial(refresh_shares, keys.shares[name]), maps, step, body
         )
 
