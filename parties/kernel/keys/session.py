@@ -356,7 +356,7 @@ class KeySession:
         ]
 
 
-# -- what leaves of operations on what others chose: residues in, the message of a reply out --------
+# -- what leaves of operations on what others chose: residues in, the message of a reply out -------
 
 
 def refresh_reply(

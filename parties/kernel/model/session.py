@@ -14,8 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 from scipy.special import logit
 
-from parties.kernel.integers.blocks import added
-from parties.kernel.integers.clipping import clip_rows, row_norms
+from parties.kernel.integers import added, clip_rows, row_norms
 from parties.kernel.keys.session import KeySession, Once, refresh_reply
 from parties.kernel.model import masks
 from parties.kernel.model.clear_rows import ClearRows, party_circuit

@@ -293,7 +293,7 @@ def test_a_refresh_through_a_map(keys: JointKeys, monkeypatch: pytest.MonkeyPatc
 
     Of three ciphertexts, two of which parties make their shares of together.
     """
-    monkeypatch.setattr(answers, "_TOGETHER", 2)
+    monkeypatch.setattr("parties.kernel.keys.session._TOGETHER", 2)
     s, context = secret_of(keys), keys.context
     layout = spread(len(keys.shares))
     deepest = DEPTH + 1 - REFRESH_TOWERS
