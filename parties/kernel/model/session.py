@@ -16,9 +16,8 @@ from scipy.special import logit
 
 from parties.kernel.integers import added, clip_rows, row_norms
 from parties.kernel.keys.session import KeySession, Once, refresh_reply
-from parties.kernel.model import masks
 from parties.kernel.model.clear_rows import ClearRows, party_circuit
-from parties.kernel.model.pads import Pads
+from parties.kernel.model.pads import Pads, draw_masks
 from parties.kernel.model.sheet import ModelSheet
 from parties.kernel.private import Terms, opened, terms_of
 from parties.kernel.sheet import SLACK, Floor, fits, hold, of_rows
@@ -287,7 +286,7 @@ class ModelSession:
         """
         keys = self._held
         lock, words = self._pads.lock(asked_for(step, asked, keys.covering), keys.missing)
-        shares = partial(keys.shares, drawn=masks.drawn, of_model=True)
+        shares = partial(keys.shares, drawn=draw_masks, of_model=True)
         reply = refresh_reply(keys.context, shares, maps, step, asked)
         low, n = keys.context.primes[:REFRESH_TOWERS], keys.context.params.ring_dim
         blobs = list(reply.blobs)

@@ -320,9 +320,9 @@ def test_all_that_is_random_comes_from_the_operating_system() -> None:
     context = joint_keys(2, 6, N).context
     key = joint_keys(2, 6, N).public_key
     with ExitStack() as stack:
-        for module in ("protocols.ckks.sampling", "parties.kernel.model.masks"):
+        for module in ("protocols.ckks.sampling", "parties.kernel.model.pads"):
             stack.enter_context(patch(f"{module}.ExpandedRandomness", Tape))
-        for module in ("keys.key_share", "cover.covered_share", "model.masks", "rows.masks"):
+        for module in ("keys.key_share", "cover.covered_share", "model.pads", "rows.masks"):
             stack.enter_context(patch(f"parties.kernel.{module}.SystemRandomness", Tape))
         first, again = published(context, key), published(context, key)
         assert first == again
