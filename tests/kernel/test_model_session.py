@@ -20,12 +20,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parties.kernel.model import columns
 from parties.kernel.model import session as model_session
-from parties.kernel.model.columns import Columns
+from parties.kernel.model import sheet as sheet_module
 from parties.kernel.model.pads import Pads
 from parties.kernel.model.session import Alone, ModelSession
-from parties.kernel.model.sheet import ModelSheet
+from parties.kernel.model.sheet import Columns, ModelSheet
 from parties.kernel.private import Private, Terms
 from parties.kernel.sheet import cost
 from protocols.ckks import residues as rns
@@ -704,9 +703,9 @@ SLOTS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
 @pytest.mark.parametrize("floor", SLOTS)
 def test_slots_hold_and_a_mutant_is_seen(floor: str) -> None:
     old, new, holds = SLOTS[floor]
-    assert holds(columns)
+    assert holds(sheet_module)
     try:
-        assert not holds(mutant(columns, old, new))
+        assert not holds(mutant(sheet_module, old, new))
     except IndexError:
         return
 

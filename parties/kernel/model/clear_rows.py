@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.kernel.model.columns import Array, Columns, Complexes
+from parties.kernel.model.sheet import Array, Columns, Complexes
 from parties.kernel.rooms import EVERY, named
 from protocols.ckks.context import CONJUGATION
 from protocols.ckks.evaluation import CkksContext

@@ -18,9 +18,9 @@ import pytest
 from scipy.stats import kstest
 
 from parties.kernel.model.clear_rows import ClearRows
-from parties.kernel.model.columns import Columns
 from parties.kernel.model.pads import Pads
 from parties.kernel.model.session import ModelSession
+from parties.kernel.model.sheet import Columns
 from parties.kernel.private import closed
 from protocols.ckks import residues as rns
 from protocols.ckks import subring

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.kernel.model.columns import Columns
+from parties.kernel.model.sheet import Columns
 from parties.verifier.objectives import open_contributor
 from parties.verifier.sheets import packed_slots
 from protocols.aggregate import setup

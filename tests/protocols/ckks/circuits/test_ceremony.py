@@ -27,7 +27,7 @@ import pytest
 
 from parties.kernel.keys.session import refresh_reply
 from parties.kernel.model.clear_rows import ClearRows
-from parties.kernel.model.columns import Columns
+from parties.kernel.model.sheet import Columns
 from protocols.ckks import residues as rns
 from protocols.ckks.circuits.choice import choose_parameters
 from protocols.ckks.circuits.evaluator import EncryptedVector, Evaluator
