@@ -10,12 +10,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.aggregate.gaussian import quick_gaussian
 from protocols.ckks import residues as rns
 from protocols.ckks.context import RingContext
 from protocols.ckks.flooding import FRESH_ERROR_STD, encode_complex
 from protocols.ckks.residues import Residues, each
 from protocols.ckks.transform import Integers, evaluations, to_slots
+from protocols.privacy.laws.discrete import quick_gaussian
 from protocols.privacy.laws.randomness import ExpandedRandomness, uniform_below
 
 Message = NDArray[np.float64] | None
