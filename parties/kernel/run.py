@@ -14,8 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from parties.kernel.order import order_coins
-from parties.kernel.private import Private, Terms, closed
+from parties.kernel.private import Private, Terms, closed, order_coins
 from parties.kernel.rooms import named
 from protocols.errors import PolicyError
 from protocols.exchange.agreement import Agreement, commitment, new_seed
@@ -83,7 +82,7 @@ class Run:
     def used(self, rows: Any, held_out: Any = None) -> Any:
         """Of all rows, or of a view, those that a run uses, shuffled; held_out: which it leaves.
 
-        Nothing else may count positions: see `parties.kernel.order`.
+        Nothing else may count positions: see `parties.kernel.private`.
         """
         chosen = None
         if held_out is not None:

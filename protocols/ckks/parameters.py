@@ -26,7 +26,7 @@ NARROW_ERROR_STD = 1.0
 SPECIAL_PRIME_BITS = 60
 # OpenFHE keeps P 4 bits longer than a digit, which may be 1 bit longer than its primes' sizes.
 SPECIAL_SPARE_BITS = 5
-# A refresh keeps three primes; its masks use the room of all three (`ckks/masks.py`).
+# A refresh keeps three primes; its masks use the room of all three (`ckks/sampling.py`).
 REFRESH_TOWERS = 3
 # One prime would bound the weights by 2^(first_mod_bits - scale_bits - 1).
 DECRYPTION_TOWERS = 2

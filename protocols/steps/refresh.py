@@ -4,7 +4,7 @@
     refresh/k        -> all digests                        <- h0 (3 towers), h1 (all towers) of each
 
 h0_p = c1 s_p - M_p and h1_p = -a' s_p + M_p + e_p, M_p uniform in the room of the three primes
-(about 177 - log2 P bits, see `ckks/masks.py`); the sums give c0 + h0 = m - M and the fresh
+(about 177 - log2 P bits, see `ckks/sampling.py`); the sums give c0 + h0 = m - M and the fresh
 ciphertext (m - M + h1, a') of m.
 
 Where the plan names a public map T (`ckks/column_map.py`), parties send h1_p = -a' s_p + T(M_p) +

@@ -22,8 +22,8 @@ from parties.kernel.cover import shamir
 from protocols.ckks import residues as rns
 from protocols.ckks import subring
 from protocols.ckks.flooding import FRESH_ERROR_STD
-from protocols.ckks.masks import mask_bits
 from protocols.ckks.residues import Residues
+from protocols.ckks.sampling import mask_bits
 from protocols.ckks.subring import TraceMap
 from protocols.exchange import labels
 from protocols.steps import keygen

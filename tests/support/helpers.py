@@ -21,7 +21,7 @@ from parties.agent.driving import Driving
 from parties.agent.owner import Owner
 from parties.agent.records import codec
 from parties.agent.settings import Settings
-from parties.kernel.order import order_coins, order_of
+from parties.kernel.private import order_coins, order_of
 from parties.policy import Policy
 from parties.reader.schema import Label, NumericColumn, Schema
 from parties.reader.shard import ClampCounts, Shard, encode_columns

@@ -18,9 +18,9 @@ from parties.kernel.ephemeral_key import EphemeralKey
 from protocols.ckks import residues as rns
 from protocols.ckks import subring
 from protocols.ckks.context import RingContext
-from protocols.ckks.masks import WORD, mask_bits
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.ckks.residues import Residues
+from protocols.ckks.sampling import WORD, mask_bits
 from protocols.ckks.subring import TraceMap
 from protocols.errors import PolicyError
 from protocols.exchange.signed_values import SignedValue, pad_key_text

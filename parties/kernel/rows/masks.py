@@ -10,9 +10,9 @@ from protocols.ckks import residues as rns
 from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.context import RingContext
 from protocols.ckks.lift import lift
-from protocols.ckks.masks import WORD, mask_bits
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.ckks.residues import Residues, each
+from protocols.ckks.sampling import WORD, mask_bits
 from protocols.privacy.laws.randomness import RandomSource, SystemRandomness
 
 

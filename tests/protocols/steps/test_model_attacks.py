@@ -26,8 +26,8 @@ from protocols.ckks import residues as rns
 from protocols.ckks import subring
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.factored import Link
-from protocols.ckks.masks import mask_bits
 from protocols.ckks.parameters import REFRESH_TOWERS
+from protocols.ckks.sampling import mask_bits
 from protocols.ckks.subring import TraceMap
 from protocols.errors import PolicyError, ProtocolError
 from protocols.exchange.messages import Body

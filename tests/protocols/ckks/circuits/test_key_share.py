@@ -26,8 +26,8 @@ from protocols.ckks.circuits.evaluator import Evaluator
 from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.flooding import FRESH_ERROR_STD, Flooding
-from protocols.ckks.masks import mask_bits
 from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
+from protocols.ckks.sampling import mask_bits
 from protocols.ckks.subring import TraceMap
 from protocols.errors import PolicyError, ProtocolError
 from protocols.exchange.messages import Body
