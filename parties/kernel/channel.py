@@ -36,9 +36,8 @@ RECORDS: Mapping[str, str] = {
         "parties.kernel.model.sheet": ("Columns", "ModelSheet", "TraceMap"),
         "parties.kernel.rows.sheet": ("ColumnMap", "RowsSheet"),
         "parties.kernel.sums.sheet": ("SumsRound", "SumsSheet"),
-        "protocols.exchange.agreement": ("Agreement",),
         "protocols.exchange.body": ("Body",),
-        "protocols.exchange.signed_values": ("SignedValue",),
+        "protocols.exchange.signed_values": ("Agreement", "SignedValue"),
         "protocols.steps.samples": ("Element", "Pad", "Sample", "Term"),
     }.items()
     for name in names

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from parties.kernel.private import Private, Terms, closed, order_coins
 from parties.kernel.rooms import named
 from protocols.errors import PolicyError
-from protocols.exchange.agreement import Agreement, commitment, new_seed
+from protocols.exchange.signed_values import Agreement, commitment, new_seed
 from protocols.privacy.laws.randomness import RandomSource, apart
 from protocols.steps.state import restore, state_of
 

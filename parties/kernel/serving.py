@@ -16,7 +16,7 @@ from parties.kernel.channel import Channel, Handle
 from parties.kernel.private import HiddenError
 from parties.kernel.run import Run
 from protocols.errors import CohortError, DataError, MessageError, PolicyError
-from protocols.exchange.agreement import SIGNED
+from protocols.exchange.signed_values import SIGNED
 
 if TYPE_CHECKING:
     from parties.agent.owner import Owner

@@ -26,8 +26,8 @@ from parties.kernel.run import Run
 from parties.reader.schema import Label, Schema
 from parties.reader.shard import ClampCounts, Shard
 from protocols.errors import PolicyError, ProtocolError
-from protocols.exchange import agreement as agreement_module
-from protocols.exchange.agreement import commitment
+from protocols.exchange import signed_values
+from protocols.exchange.signed_values import commitment
 from protocols.privacy.laws.randomness import SystemRandomness
 from protocols.privacy.laws.seeded import SeededRandomness
 from tests.kernel.test_key_session import SHEET as KEYS_OF_CKKS
@@ -239,7 +239,7 @@ def the_joint_seed_has_every_seed(kernel: Any) -> bool:
     return len(found) == 1 + len(OTHERS.seeds)
 
 
-RUN, AGREEMENT = run_module, agreement_module
+RUN, AGREEMENT = run_module, signed_values
 SIGNED = "[self.session, self.plan, [*self.sheets], committed]"
 
 
@@ -281,7 +281,7 @@ FLOORS: dict[str, tuple[ModuleType, str, str, Callable[[Any], bool]]] = {
         RUN, "self._agreed.check(signatures)", "pass", no_seed_before_all_have_signed,
     ),
     "signed by its key": (
-        AGREEMENT, 'signed_values.check("agree', '(lambda *_: None)("agree',
+        AGREEMENT, ' check("agree', ' (lambda *_: None)("agree',
         another(sheets=["77" * 32]),
     ),
     "this session": (AGREEMENT, SIGNED, SIGNED.replace("self.session", "0"), another(session="t")),
@@ -339,9 +339,9 @@ def mutant(of: ModuleType, old: str, new: str) -> Any:
     try:
         found.__dict__["__name__"] = "mutant"
         exec(compile(source.replace(old, new), "mutant", "exec"), found.__dict__)
-        if of is agreement_module:
+        if of is signed_values:
             run_source = Path(str(run_module.__file__)).read_text()
-            named = "from protocols.exchange.agreement import Agreement, commitment, new_seed\n"
+            named = "from protocols.exchange.signed_values import Agreement, commitment, new_seed\n"
             assert run_source.count(named) == 1
             exec(compile(run_source.replace(named, ""), "mutant", "exec"), found.__dict__)
     finally:
