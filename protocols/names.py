@@ -1,4 +1,4 @@
-"""Names of the protocols and of parties, which become file names; the default that both know."""
+"""Names of protocols and of parties, which become file names; keys as people compare them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import hashlib
 from urllib.parse import quote
 
 from protocols.errors import ParameterError
-from protocols.exchange.messages import COORDINATOR
 
+COORDINATOR = "coordinator"
 ENCRYPTED_ROWS, ENCRYPTED_MODEL = "encrypted-rows", "encrypted-model"
 SECURE_AGGREGATION = "secure-aggregation"
 UNDER_CKKS = (ENCRYPTED_ROWS, ENCRYPTED_MODEL)
@@ -70,3 +70,8 @@ def file_stem(name: str) -> str:
         return stem
     # "%-" is no escape, so that no shorter name gives the same.
     return f"{stem[:_KEPT]}%-{hashlib.sha256(stem.encode()).hexdigest()}"
+
+
+def spoken(key: str) -> str:
+    """A key in groups of four, to be compared by telephone."""
+    return " ".join(key[k : k + 4] for k in range(0, len(key), 4))

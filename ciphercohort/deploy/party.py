@@ -32,8 +32,7 @@ from protocols.errors import ParameterError
 from protocols.exchange import validity
 from protocols.exchange.cards import Card, Invitation
 from protocols.exchange.private_files import write_private
-from protocols.exchange.spoken import spoken
-from protocols.names import DEFAULT_COLLUDERS
+from protocols.names import DEFAULT_COLLUDERS, spoken
 
 log = logging.getLogger(__name__)
 

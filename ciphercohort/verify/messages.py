@@ -8,8 +8,8 @@ from itertools import groupby
 from typing import Any
 
 from protocols.errors import ProtocolError
-from protocols.exchange.messages import COORDINATOR
 from protocols.exchange.transcript import LOST, verify
+from protocols.names import COORDINATOR
 from protocols.plan.protocol import PHASES, phase_of, protocol_of
 from protocols.plan.run_plan import RunPlan
 

@@ -33,7 +33,6 @@ _PREFIX = len(MAGIC) + 4
 _DOMAIN = b"ciphercohort/message/1\0"
 # Largest message of a run at 128 bits: a few evaluation keys.
 DEFAULT_SIZE_CAP = 1 << 29
-COORDINATOR = "coordinator"
 # Head of a party that was asked nothing.
 UNHEARD = "00" * 32
 

@@ -24,7 +24,6 @@ from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.parameters import DECRYPTION_TOWERS
 from protocols.ckks.residues import Residues
 from protocols.exchange.messages import (
-    COORDINATOR,
     UNHEARD,
     Body,
     Envelope,
@@ -35,6 +34,7 @@ from protocols.exchange.messages import (
     public_bytes,
 )
 from protocols.exchange.signed_values import Agreement, commitment
+from protocols.names import COORDINATOR
 from protocols.plan.protocol import sequence
 from protocols.privacy.laws.seeded import SeededRandomness
 from protocols.rows.plan import RowsPlan
