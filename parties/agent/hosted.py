@@ -28,10 +28,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from parties import launch
 from parties.agent import process
-from parties.agent.driving import Driving
 from parties.agent.owner import Owner
 from parties.agent.run_folder import CARD, LEFT, LOG, MEMBERS, SOCKET
-from parties.agent.settings import STATE, Allowance
+from parties.agent.settings import STATE, Allowance, Driving
 from parties.agent.store import SessionStore
 from parties.policy import Policy
 from parties.reader.schema import Schema

@@ -17,8 +17,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from parties.agent.records import codec
-from parties.agent.store import SessionStore
+from parties.agent.store import SessionStore, codec
 from parties.agent.vault import Vault
 from parties.kernel import serving
 from parties.kernel.channel import Channel, Handle

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from coordinator.replay import replay
-from parties.agent.records import codec
+from parties.agent.store import codec
 from parties.kernel.keys import session as key_session
 from parties.kernel.keys.key_share import KeyShare
 from parties.verifier.party import Party
