@@ -37,11 +37,11 @@ from parties.reader.schema import Schema
 from parties.reader.table import Table
 from parties.reader.views import encode_with_views
 from protocols.errors import CohortError, ParameterError
-from protocols.exchange.cards import Card, check_key
+from protocols.exchange.cards import Card
 from protocols.exchange.documents import Checked, parse_json, read
 from protocols.exchange.messages import public_bytes
 from protocols.exchange.private_files import erase, private_folder, write_private
-from protocols.names import check_name
+from protocols.names import check_key, check_name
 from protocols.privacy.loss.ledger import Ledger
 
 log = logging.getLogger(__name__)

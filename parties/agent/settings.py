@@ -24,10 +24,9 @@ from parties.policy import Policy
 from parties.reader.query import Query
 from parties.reader.table import Table
 from protocols.errors import DataError, ParameterError
-from protocols.exchange.cards import check_key
 from protocols.exchange.documents import Checked, check_durations, load_toml
 from protocols.exchange.private_files import write_private
-from protocols.names import check_name, spoken
+from protocols.names import check_key, check_name, spoken
 from protocols.privacy.laws.randomness import RandomSource, SystemRandomness
 from protocols.privacy.loss.ledger import Ledger
 
