@@ -41,7 +41,7 @@ def measure(parties: int, *, secure: bool = True, keys_per_message: int = 4) -> 
         replace(member, verify_key=public_bytes(identities[member.name])) for member in plan.members
     )
     plan = replace(plan, members=members)
-    context, terms = Shared.context(plan.ckks, plan.session), Terms.of(plan, KEYS, _SEED)
+    context, terms = Shared.context(plan.ckks, plan.session), Terms(KEYS, _SEED, plan.roster)
     laps = dict.fromkeys(plan.names, 0.0)
     uploads = dict.fromkeys(plan.names, 0)
     sheet = keys_sheet(plan)

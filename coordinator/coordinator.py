@@ -258,7 +258,7 @@ class Coordinator:
         for name, body in request.bodies.items():
             envelope = Envelope(self.session, request.step, COORDINATOR, name, body)
             head = heads[name] = signed_head(envelope, self._signing_key)
-            size = len(head) + body.num_bytes
+            size = len(head) + sum(map(len, body.blobs))
             self._log(phase, request.step, COORDINATOR, name, size, digest(head))
         outgoing = Requests(heads, lambda name: whole(heads[name], request.bodies[name]))
         answers = {name: digest(head) for name, head in heads.items()}

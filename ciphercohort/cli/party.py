@@ -256,7 +256,8 @@ def trusted(
 
         import sims
         from ciphercohort.cli.trusted import Trusted
-        from parties.kernel.rooms import BESIDE, check_protocols
+        from parties.kernel.rooms import BESIDE
+        from parties.policy import check_protocols
 
         found = Trusted.of(Path(sims.__file__).parents[1])
         if protocol is not None:

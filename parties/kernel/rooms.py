@@ -7,7 +7,7 @@ import pkgutil
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from protocols.errors import ParameterError, PolicyError
+from protocols.errors import PolicyError
 
 COVER, GRAM, LFFR = "cover", "gram", "lffr"
 BESIDE = {
@@ -27,16 +27,6 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
 """By protocol, and by what goes with one; all share what stands above the rooms, and `integers`."""
 EVERY = tuple(ROOMS)
 _HERE = f"{__name__.rpartition('.')[0]}."
-
-
-def check_protocols(protocols: Collection[str]) -> None:
-    """Raises ParameterError: there are none, or one that is not known."""
-    unknown = [name for name in protocols if name not in ROOMS]
-    if unknown or not {*protocols} - {*BESIDE}:
-        raise ParameterError(
-            f"protocols={[*protocols]}: name one or more of {', '.join(ROOMS)}, and not "
-            f"{', '.join(BESIDE)} alone"
-        )
 
 
 def named(name: str, protocols: Collection[str]) -> Any:

@@ -131,5 +131,5 @@ class EncryptedRowsParty(PartyProtocol):
 
     def _open(self) -> None:
         plan, name, seed, key = self.plan, self.name, self.seed, self._run.signing_key
-        self.keys = Endorsed(Terms.of(plan, endorsed.KEYS, seed), name, key)
-        self.rows = Endorsed(Terms.of(plan, endorsed.ROWS, seed), name, key)
+        self.keys = Endorsed(Terms(endorsed.KEYS, seed, plan.roster), name, key)
+        self.rows = Endorsed(Terms(endorsed.ROWS, seed, plan.roster), name, key)

@@ -100,11 +100,6 @@ class CkksParameters:
         return math.ceil((digit_bits + SPECIAL_SPARE_BITS) / SPECIAL_PRIME_BITS)
 
     @property
-    def key_rows(self) -> int:
-        """Residue rows of one half of an evaluation key."""
-        return (self.num_towers + self.num_special_towers) * self.num_digits
-
-    @property
     def log_qp(self) -> int:
         """log2(QP), an upper estimate [bits]; OpenFHE checks the exact value again."""
         return (

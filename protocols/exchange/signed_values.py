@@ -117,11 +117,6 @@ def pad_key_text(seed: bytes, name: str, key: str) -> bytes:
     return b"ciphercohort/pad-key/1\0" + seed + bytes.fromhex(key) + name.encode()
 
 
-def cover_key_text(bound: bytes, name: str, key: str) -> bytes:
-    """What a party signs of the key that seals its shares; bound: see `sealed_shares.binding`."""
-    return b"ciphercohort/cover-key/1\0" + bound + bytes.fromhex(key) + name.encode()
-
-
 # -- of messages that are committed to ------------------------------------------------------------
 
 

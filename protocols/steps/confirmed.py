@@ -12,7 +12,6 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -62,11 +61,6 @@ class Terms:
     seed: bytes
     roster: Mapping[str, str]
     view: str = ""
-
-    @classmethod
-    def of(cls, plan: Any, phase: Phase, seed: bytes) -> Terms:
-        """Of one phase of a run."""
-        return cls(phase, seed, plan.roster)
 
     @classmethod
     def of_round(

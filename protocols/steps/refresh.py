@@ -116,7 +116,8 @@ def join(
         lifted.append(context.cc.IntMPBootEncrypt(public_key, [h0, h1], random, ct))
 
     def mapped(column_map: ColumnMap, masked: Residues, h1: Residues) -> Residues:
-        return rns.add(context.mapped(column_map, masked), h1, context.primes)
+        primes = context.primes
+        return rns.add(column_map.apply(masked, primes, primes[-1]), h1, primes)
 
     going = [k for k, column_map in enumerate(through) if column_map is not None]
     for k in going:

@@ -26,7 +26,7 @@ from parties.kernel.model.pads import Pads
 from parties.kernel.model.session import Alone, ModelSession
 from parties.kernel.model.sheet import Columns, ModelSheet
 from parties.kernel.private import Private, Terms
-from parties.kernel.sheet import cost
+from parties.kernel.sheet import cost, digest_of
 from protocols.ckks import residues as rns
 from protocols.ckks.circuits import projection
 from protocols.ckks.circuits.periodic import PeriodicLayout
@@ -729,8 +729,8 @@ def test_columns_are_the_plans() -> None:
 def test_a_sheet_has_one_digest() -> None:
     changed = [replace(SHEET, **{f.name: f"{f.name}?"}) for f in fields(SHEET)]
     other = replace(SHEET, columns=replace(COLUMNS, num_features=4))
-    assert SHEET.digest() == replace(SHEET).digest()
-    assert len({sheet.digest() for sheet in (SHEET, other, *changed)}) == 2 + len(changed)
+    assert digest_of(SHEET) == digest_of(replace(SHEET))
+    assert len({digest_of(sheet) for sheet in (SHEET, other, *changed)}) == 2 + len(changed)
 
 
 # -- a hostile verifier ----------------------------------------------------------------------------

@@ -302,7 +302,8 @@ def _mapped(run: Run, label: str, mask: Integers, mapped: bool) -> Residues:
     if not mapped:
         return rows
     _, index, position, _ = label.split("/")
-    return run.context.mapped(run.plan.column_maps(int(index))[int(position)], rows)
+    column_map, primes = run.plan.column_maps(int(index))[int(position)], run.context.primes
+    return column_map.apply(rows, primes, primes[-1])
 
 
 def _encryption(run: Run, party: str, label: str, sent: dict[str, Published]) -> Residual:

@@ -96,7 +96,7 @@ def run_ceremony(
     plan: Any = SimpleNamespace(
         names=tuple(shares), roster=roster, rotation_chunks=[rotations], member_chunks=[]
     )
-    terms = Terms.of(plan, endorsed.KEYS, seed)
+    terms = Terms(endorsed.KEYS, seed, plan.roster)
     openings = {name: Opening(terms, name, identity(name)) for name in shares}
     view = View(b"")
     of_sums = Terms.of_round(roster, keygen.RELINEARISE, seed, (), view.digest)

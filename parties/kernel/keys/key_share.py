@@ -377,10 +377,9 @@ class KeyShare:
     def _with_gadget(self, half: Residues) -> Residues:
         """P s_p g added: P s_p on each digit's own primes."""
         context, rows, count = self._context, half.copy(), len(self._context.extended_primes)
-        factors = [[prod(context.special_primes) % prime] for prime in context.primes]
-        wide = np.broadcast_to(np.array(factors, np.uint64), self._residues().shape)
-        scaled = rns.product(self._residues(), wide, context.primes)
-        for k, prime in enumerate(context.primes):
+        special, primes = prod(context.special_primes), context.primes
+        scaled = rns.scale(self._residues(), [special] * len(primes), primes)
+        for k, prime in enumerate(primes):
             row = count * context.digit_of(k) + k
             rows[row : row + 1] = add(rows[row : row + 1], scaled[k : k + 1], [prime])
         return rows

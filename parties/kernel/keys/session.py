@@ -245,22 +245,14 @@ class KeySession:
         """Digest, signed, of t_p for H0 and H1; see `hold_reply`, and `KeyShare`."""
         if step != RELINEARISE:
             raise PolicyError(f"{step!r} is not the step of the relinearisation key")
-        make, once = self._secret.relinearisation_second, self._shared.once
-        return self.hold_reply(
-            step,
-            before,
-            asked,
-            lambda body: relinearisation_reply(self.context, make, body, once),
-        )
+        second, once = self._secret.relinearisation_second, self._shared.once
+        make = partial(relinearisation_reply, self.context, second, once=once)
+        return self.hold_reply(step, before, asked, make)
 
     def hold_decryption(self, step: str, before: str, asked: Body) -> Body:
         """Digest, signed, of the share of the decryption; see `hold_reply`."""
-        return self.hold_reply(
-            step,
-            before,
-            asked,
-            lambda body: decryption_reply(self.context, self.decryption_share, step, body),
-        )
+        make = partial(decryption_reply, self.context, self.decryption_share, step)
+        return self.hold_reply(step, before, asked, make)
 
     def hold_reply(self, step: str, before: str, asked: Body, make: Callable[[Body], Body]) -> Body:
         """Make a reply to `asked`, sign its digest for exactly this request, and keep it.

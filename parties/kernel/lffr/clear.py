@@ -41,7 +41,8 @@ class ClearLffr(ClearRows):
         return -2 * leading**3
 
     def _labelled(self, group: int, output: int, t: Gained) -> Gained:
-        return t.plus(partial(self._label, group, output))
+        label = self._label(group, output, t.gain, t.level)
+        return Gained(t.context, t.context.cc.EvalAdd(t.ct, label), t.gain)
 
     def _label(self, group: int, output: int, gain: float, level: int) -> Any:
         """h / A of one output, times a gain that is the same in every round."""

@@ -73,11 +73,6 @@ class Gained:
         total = self.context.cc.EvalAdd(self.ct, other * self.gain)
         return Gained(self.context, total, self.gain)
 
-    def plus(self, encoded: Callable[[float, int], Any]) -> Gained:
-        """With a plaintext added; encoded: times a gain, at a level."""
-        total = self.context.cc.EvalAdd(self.ct, encoded(self.gain, self.level))
-        return Gained(self.context, total, self.gain)
-
     def __mul__(self, other: Gained) -> Gained:
         cc, level = self.context.cc, max(self.level, other.level)
         if self.ct is other.ct:

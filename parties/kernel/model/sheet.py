@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.kernel.sheet import digest_of
 from protocols.ckks.subring import TraceMap
 from protocols.errors import ParameterError
 
@@ -185,7 +184,3 @@ class ModelSheet:
     signed: bool = False
     gamma: float = 0.0
     unit: float = 1.0
-
-    def digest(self) -> str:
-        """See `digest_of`."""
-        return digest_of(self)

@@ -310,7 +310,7 @@ def test_a_refresh_through_a_map(keys: JointKeys, monkeypatch: pytest.MonkeyPatc
         # The message before, as an integer polynomial, through the same map.
         message = exact.decrypted(context, vector.ct, s)
         rows = np.array([exact.evaluations(message, q) for q in context.primes], np.uint64)
-        mapped = context.mapped(column_map, rows)
+        mapped = column_map.apply(rows, context.primes, context.primes[-1])
         wanted = exact.whole(mapped[:3], context.primes[:3])
         wanted = np.array([round(Fraction(int(c), context.primes[-1])) for c in wanted], object)
         error = exact.decrypted(context, after.ct, s) - wanted

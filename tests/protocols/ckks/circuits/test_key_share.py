@@ -120,7 +120,7 @@ def test_shares_of_a_step_have_masks_and_errors_of_their_own(share: KeyShare) ->
             exact.whole(rns.subtract(exact.product(c1, s[:REFRESH_TOWERS], low), h0, low), low)
         )
         lifted = np.array([exact.evaluations(masks[-1], q) for q in primes], np.uint64)
-        moved = context.mapped(column_map, lifted) if column_map else lifted
+        moved = column_map.apply(lifted, primes, primes[-1]) if column_map else lifted
         hidden = exact.product(
             context.uniform_polynomial(share._seed, context.refresh_label(label, c1)), s, primes
         )
