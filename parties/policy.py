@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from parties.kernel.private import Terms
-from parties.kernel.rooms import BESIDE, COVER, EVERY, GRAM, LFFR, ROOMS, refused
+from parties.kernel import BESIDE, COVER, EVERY, GRAM, LFFR, ROOMS, refused
 from protocols.errors import ParameterError, PolicyError
 
 if TYPE_CHECKING:

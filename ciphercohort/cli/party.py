@@ -256,7 +256,7 @@ def trusted(
 
         import sims
         from ciphercohort.cli.trusted import Trusted
-        from parties.kernel.rooms import BESIDE
+        from parties.kernel import BESIDE
         from parties.policy import check_protocols
 
         found = Trusted.of(Path(sims.__file__).parents[1])

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
-from parties.kernel.rooms import BESIDE, EVERY, ROOMS
+from parties.kernel import BESIDE, EVERY, ROOMS
 from protocols.names import ENCRYPTED_MODEL, ENCRYPTED_ROWS
 
 OURS = ("ciphercohort", "coordinator", "parties", "protocols", "sims")
@@ -65,7 +65,7 @@ class Source:
         return sorted(found)
 
     def kernel(self, protocols: Collection[str] = EVERY) -> list[str]:
-        """What an owner's kernel may load that takes part in these; see `parties.kernel.rooms`."""
+        """What an owner's kernel may load that takes part in these; see `parties.kernel`."""
         rooms = {room for protocol in protocols for room in ROOMS[protocol]}
         every = {room for rooms in ROOMS.values() for room in rooms}
         own = [n for n in self.below(KERNEL) if n.count(".") <= KERNEL.count(".") + 1]

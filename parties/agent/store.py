@@ -30,7 +30,7 @@ import msgspec
 
 from parties.agent.vault import Vault
 from parties.kernel.channel import RECORDS, Codec
-from parties.kernel.rooms import EVERY
+from parties.kernel import EVERY
 from protocols.errors import ParameterError, PolicyError
 from protocols.exchange.documents import Checked, parse_json, read
 from protocols.exchange.private_files import erase, private_folder, sweep, write_private

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from parties.kernel.rooms import EVERY, named
+from parties.kernel import EVERY, named
 from protocols.errors import MessageError
 
 MOST_HEAD, MOST_BLOBS, MOST_BYTES, MOST_DEPTH = 1 << 26, 1 << 16, 1 << 33, 24

@@ -28,7 +28,7 @@ from typing import Any, Generic, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.kernel.rooms import EVERY
+from parties.kernel import EVERY
 from protocols.errors import CohortError, DataError, PolicyError
 from protocols.privacy.laws.randomness import RandomSource, apart
 
@@ -46,7 +46,7 @@ def _unsigned(seeds: Mapping[str, str]) -> bytes:
 class Terms:
     """What an owner agreed to, for the sessions that are made of its rows.
 
-    protocols: that it takes part in (`rooms`); exact: sums without noise; insecure: toy rings;
+    protocols: that it takes part in; exact: sums without noise; insecure: toy rings;
     colluders: how many it fears; booked: law of the noise and `SumsSheet.cost` that its account
     counts, None: all; spend: the run counts from here on; joint_seed: of everybody's seeds, once
     all have signed the session's sheet with all others of the run; keys: the run's key session,

@@ -15,12 +15,12 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from parties.kernel.private import Private, Terms, closed, order_coins
-from parties.kernel.rooms import named
+from parties.kernel import named
 from parties.kernel.sheet import digest_of
 from protocols.errors import PolicyError
 from protocols.exchange.signed_values import Agreement, commitment, new_seed
 from protocols.privacy.laws.randomness import RandomSource, apart
-from protocols.steps.state import restore, state_of
+from protocols.steps import restore, state_of
 
 if TYPE_CHECKING:
     from parties.account import Account

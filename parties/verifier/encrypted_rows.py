@@ -20,7 +20,7 @@ from protocols.steps import endorsed
 from protocols.steps.confirmed import Terms
 from protocols.steps.contribute import check_outputs
 from protocols.steps.endorsed import Endorsed
-from protocols.steps.state import restore, state_of
+from protocols.steps import restore, state_of
 
 if TYPE_CHECKING:
     from parties.verifier.objectives import OpenContributor

@@ -14,7 +14,7 @@ from protocols.exchange.body import Body
 from protocols.exchange.labels import repeated
 from protocols.steps.confirmed import Terms, View
 from protocols.steps.endorsed import Endorsed
-from protocols.steps.state import restore, state_of
+from protocols.steps import restore, state_of
 
 if TYPE_CHECKING:
     from protocols.exchange.messages import Exchange

@@ -19,7 +19,7 @@ from parties.kernel import run as run_of
 from parties.kernel.keys import session as key_session
 from parties.kernel.keys.session import KeySession
 from parties.kernel.private import Terms
-from parties.kernel.rooms import EVERY
+from parties.kernel import EVERY
 from parties.kernel.rows.session import RowsSession
 from protocols.ckks import residues as rns
 from protocols.ckks.parameters import DECRYPTION_TOWERS, REFRESH_TOWERS

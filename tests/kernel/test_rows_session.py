@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from parties.kernel.channel import Codec
 from parties.kernel.private import Private, Terms
-from parties.kernel.rooms import EVERY
+from parties.kernel import EVERY
 from parties.kernel.rows import packed
 from parties.kernel.rows import session as rows_session
 from parties.kernel.rows.session import RowsSession

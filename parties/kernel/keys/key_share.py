@@ -41,7 +41,7 @@ from protocols.steps.samples import (
     SampleLedger,
     Term,
 )
-from protocols.steps.state import restore
+from protocols.steps import restore
 
 T = TypeVar("T")
 # c1, label and map of a ciphertext that is to be refreshed; both halves of a share of it.

@@ -29,7 +29,7 @@ from protocols.exchange.signed_values import SignedValue, committed_text, digest
 from protocols.exchange.signed_values import check as check_signed
 from protocols.steps.confirmed import Opening, View
 from protocols.steps.confirmed import Terms as Committed
-from protocols.steps.state import restore, state_of
+from protocols.steps import restore, state_of
 
 DECRYPT, RELINEARISE = "decrypt", "relinearise"
 # Shares that are made together: one reading for all, 7 MB each at ring 2^15.
@@ -310,7 +310,7 @@ class KeySession:
     STATE = ("_is_over", "_added", "_own", "_total", "_reply")
 
     def state(self) -> Any:
-        """For `restore`, with the key share; see `protocols.steps.state`."""
+        """For `restore`, with the key share; see `protocols.steps`."""
         return [state_of(self), self._share and state_of(self._share)]
 
     def restore(self, state: Any) -> None:

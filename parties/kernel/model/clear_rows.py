@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parties.kernel.model.sheet import Array, Columns, Complexes
-from parties.kernel.rooms import EVERY, named
+from parties.kernel import EVERY, named
 from protocols.ckks.context import CONJUGATION
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.factored import Link

@@ -36,7 +36,7 @@ from protocols.exchange.signed_values import SignedValue
 from protocols.privacy.laws.discrete import between, discrete_gaussian
 from protocols.privacy.laws.randomness import ExpandedRandomness, RandomSource, apart
 from protocols.steps.locks import CHECK, WORDS, asked_for
-from protocols.steps.state import restore, state_of
+from protocols.steps import restore, state_of
 
 T = TypeVar("T")
 Array = NDArray[np.float64]
