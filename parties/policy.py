@@ -12,8 +12,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from parties.kernel.private import Terms
 from parties.kernel import BESIDE, COVER, EVERY, GRAM, LFFR, ROOMS, refused
+from parties.kernel.private import Terms
 from protocols.errors import ParameterError, PolicyError
 
 if TYPE_CHECKING:

@@ -29,8 +29,8 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from parties.agent.vault import Vault
-from parties.kernel.channel import RECORDS, Codec
 from parties.kernel import EVERY
+from parties.kernel.channel import RECORDS, Codec
 from protocols.errors import ParameterError, PolicyError
 from protocols.exchange.documents import Checked, parse_json, read
 from protocols.exchange.private_files import erase, private_folder, sweep, write_private

@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from parties.kernel.private import Private, Terms, closed, order_coins
 from parties.kernel import named
+from parties.kernel.private import Private, Terms, closed, order_coins
 from parties.kernel.sheet import digest_of
 from protocols.errors import PolicyError
 from protocols.exchange.signed_values import Agreement, commitment, new_seed

@@ -16,11 +16,10 @@ from protocols.ckks.shared_keys import Shared
 from protocols.errors import DataError, PolicyError
 from protocols.exchange.messages import Body
 from protocols.plan.circuit_plan import CircuitPlan
-from protocols.steps import endorsed
+from protocols.steps import endorsed, restore, state_of
 from protocols.steps.confirmed import Terms
 from protocols.steps.contribute import check_outputs
 from protocols.steps.endorsed import Endorsed
-from protocols.steps import restore, state_of
 
 if TYPE_CHECKING:
     from parties.verifier.objectives import OpenContributor

@@ -1,6 +1,7 @@
 """Steps that protocols share; what they go on from in another process.
 
-That is, values of the fields that a STATE names. Whoever writes them down seals them: there are secrets among them.
+That is, values of the fields that a STATE names. Whoever writes them down seals them: there are
+secrets among them.
 """
 
 from __future__ import annotations

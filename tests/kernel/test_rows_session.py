@@ -16,9 +16,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from parties.kernel import EVERY
 from parties.kernel.channel import Codec
 from parties.kernel.private import Private, Terms
-from parties.kernel import EVERY
 from parties.kernel.rows import packed
 from parties.kernel.rows import session as rows_session
 from parties.kernel.rows.session import RowsSession

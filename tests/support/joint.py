@@ -25,7 +25,7 @@ from protocols.ckks.context import CONJUGATION
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.flooding import Flooding
 from protocols.ckks.parameters import DECRYPTION_TOWERS, CkksParameters
-from protocols.exchange.labels import commit_of
+from protocols.exchange.body import commit_of
 from protocols.exchange.messages import (
     Body,
     Exchange,

@@ -26,8 +26,9 @@ from protocols.ckks.residues import Residues, add, each
 from protocols.ckks.sampling import encryption, fresh_errors, gaussian, in_pq, ternary
 from protocols.ckks.transform import Integers, turned
 from protocols.errors import PolicyError
-from protocols.exchange.labels import PUBLIC_KEY, RELINEARISATION, rotation_label
+from protocols.exchange.body import PUBLIC_KEY, RELINEARISATION, rotation_label
 from protocols.privacy.laws.randomness import SystemRandomness
+from protocols.steps import restore
 from protocols.steps.samples import (
     EPHEMERAL,
     GADGET,
@@ -41,7 +42,6 @@ from protocols.steps.samples import (
     SampleLedger,
     Term,
 )
-from protocols.steps import restore
 
 T = TypeVar("T")
 # c1, label and map of a ciphertext that is to be refreshed; both halves of a share of it.

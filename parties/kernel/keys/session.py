@@ -23,13 +23,12 @@ from protocols.ckks.flooding import rounding_std
 from protocols.ckks.parameters import DECRYPTION_TOWERS, REFRESH_TOWERS, CkksParameters
 from protocols.ckks.residues import Residues
 from protocols.errors import MessageError, PolicyError, ProtocolError
-from protocols.exchange.body import Body
-from protocols.exchange.labels import KEYS, PUBLIC_KEY, commit_of
+from protocols.exchange.body import KEYS, PUBLIC_KEY, Body, commit_of
 from protocols.exchange.signed_values import SignedValue, committed_text, digest_of
 from protocols.exchange.signed_values import check as check_signed
+from protocols.steps import restore, state_of
 from protocols.steps.confirmed import Opening, View
 from protocols.steps.confirmed import Terms as Committed
-from protocols.steps import restore, state_of
 
 DECRYPT, RELINEARISE = "decrypt", "relinearise"
 # Shares that are made together: one reading for all, 7 MB each at ring 2^15.

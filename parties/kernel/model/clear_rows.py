@@ -35,8 +35,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.kernel.model.sheet import Array, Columns, Complexes
 from parties.kernel import EVERY, named
+from parties.kernel.model.sheet import Array, Columns, Complexes
 from protocols.ckks.context import CONJUGATION
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.factored import Link

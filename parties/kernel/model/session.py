@@ -30,13 +30,12 @@ from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
 from protocols.ckks.residues import Residues
 from protocols.ckks.subring import TraceMap
 from protocols.errors import MessageError, PolicyError
-from protocols.exchange.body import Body
-from protocols.exchange.labels import COVERED, PUBLIC_KEY, rotation_label
+from protocols.exchange.body import COVERED, PUBLIC_KEY, Body, rotation_label
 from protocols.exchange.signed_values import SignedValue
 from protocols.privacy.laws.discrete import between, discrete_gaussian
 from protocols.privacy.laws.randomness import ExpandedRandomness, RandomSource, apart
-from protocols.steps.locks import CHECK, WORDS, asked_for
 from protocols.steps import restore, state_of
+from protocols.steps.locks import CHECK, WORDS, asked_for
 
 T = TypeVar("T")
 Array = NDArray[np.float64]

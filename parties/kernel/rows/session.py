@@ -18,8 +18,7 @@ from parties.kernel.rows.sheet import ColumnMap, RowsSheet
 from parties.kernel.sheet import Floor, fits, hold, of_rows
 from protocols.ckks.residues import Residues
 from protocols.errors import MessageError, PolicyError
-from protocols.exchange.body import Body
-from protocols.exchange.labels import CONTRIBUTE
+from protocols.exchange.body import CONTRIBUTE, Body
 from protocols.privacy.laws.randomness import RandomSource
 
 
