@@ -126,7 +126,7 @@ def verify_run(
 def _of_a_party(folder: Path) -> list[Check]:
     """Of `cohort party results`: documents without a transcript, which the coordinator has."""
     files: dict[str, Any] = {}
-    names = [PLAN, MODEL, *(n for n in (CERTIFICATE,) if (folder / n).exists())]
+    names = [PLAN, MODEL, *(n for n in (CERTIFICATE, INFERENCE) if (folder / n).exists())]
     failed = [check for name in names for check in _load(folder, name, files)]
     return failed or list(_content(folder, files, None))
 
