@@ -28,8 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import digamma, expit, log_ndtr, ndtr, polygamma, xlogy
 
-from parties.kernel.integers import symmetric
-from parties.kernel.integers.blocks import added
+from parties.kernel.integers import added, symmetric
 from parties.kernel.integers.exact import Exact, joined
 from parties.kernel.sums.products import of_each
 from parties.kernel.sums.row_function import LARGEST, Array, SumFunction, check_sizes
