@@ -284,10 +284,12 @@ class ModelSession:
         maps: of the step's ciphertexts, whose c1 are what is asked; see `protocols.steps.locks`.
 
         Raises:
-            PolicyError: the sheet has no such refresh, it is over, or pads are due. MessageError:
-                malformed.
+            PolicyError: the sheet has no such refresh, it is over, or pads are due; a map is of
+                other columns: its mask would fill the primes elsewhere. MessageError: malformed.
         """
-        keys = self._held
+        keys, columns = self._held, self._sheet.columns
+        if any((m.columns, m.period) != (columns.block_size, columns.period) for m in maps):
+            raise PolicyError("a map of this refresh is of other columns than the run's")
         lock, words = self._pads.lock(asked_for(step, asked, keys.covering), keys.missing)
         shares = partial(keys.shares, drawn=masks.drawn, of_model=True)
         reply = answers.refresh(keys.context, shares, maps, step, asked)
