@@ -62,8 +62,8 @@ SHEET = ModelSheet(
     moves=1.5,
     law="gaussian",
     honest=3,
-    bits=30,
-    units=1 << 24,
+    bits=37,
+    units=1 << 31,
 )
 BOOKED = cost(SHEET)
 VIEW = "v" * 64
@@ -538,7 +538,7 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
     "some noise": (
         "lambda: type(sheet.units) is int and sheet.units >= LEAST_UNITS", TRUE,
         lambda k: refused(k, {"booked": None}, units=0)
-        and refused(k, units=1 << 10, bits=SHEET.bits - 14),
+        and refused(k, units=1 << 29, bits=SHEET.bits - 2),
     ),
     "shares of colluders": (
         "lambda: 1 <= sheet.honest <= most", TRUE,
@@ -557,7 +557,7 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
     ),
     "noise as booked": (
         "lambda: cost(sheet) <= booked[1] * SLACK", TRUE,
-        lambda k: refused(k, rounds=ROUNDS + 1) and refused(k, units=SHEET.units - (1 << 14)),
+        lambda k: refused(k, rounds=ROUNDS + 1) and refused(k, units=SHEET.units - (1 << 21)),
     ),
     "rounds rise": ("max(0, first) <= t < last", "0 <= t < last", rounds_rise),
     "whole rounds": ("type(t) is not int or", "", rounds_rise),

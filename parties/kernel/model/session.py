@@ -461,10 +461,13 @@ def check(
     columns, parties = sheet.columns, len(sheet.roster)
 
     def least() -> float:
-        """Twice the largest label term at the zero model."""
+        """Twice the largest label term at the zero model, p(0) = 1/2 or another one."""
         labels = np.array([1.0] if sheet.signed else [0.0, 1.0])
-        slopes = circuit.known(sheet.link, sheet.radius, 0, labels, np.zeros(1))
-        return 2 * float(np.abs(slopes).max()) * math.sqrt(columns.num_outputs) * sheet.bound
+        ends, middle = (
+            float(np.abs(circuit.known(link, sheet.radius, 0, labels, np.zeros(1))).max())
+            for link in (sheet.link, (0.5,))
+        )
+        return 2 * max(ends, middle) * math.sqrt(columns.num_outputs) * sheet.bound
 
     floors: list[Floor] = [
         ("columns", lambda: columns.num_features == rows.num_features),

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from parties.kernel.integers.exact import Exact
 from parties.kernel.private import Terms, kept_like, opened, terms_of
-from parties.kernel.sheet import LEAST_UNITS, SLACK, Floor, hold, longest
+from parties.kernel.sheet import LEAST_UNITS, LEEWAY, SLACK, Floor, hold, longest
 from parties.kernel.sums.aggregate_share import AggregateShare, Masked
 from parties.kernel.sums.row_function import Contributor, Own
 from parties.kernel.sums.row_functions import OwnCode, row_function
@@ -58,16 +58,21 @@ class SumsSession:
         weight = sheet.weights[list(dict(sheet.roster)).index(name)]
         self._own = Own(name=name, weight=weight, norm=sheet.norm, randomness=randomness)
         self._function = row_function(sheet.row_function)
-        if sheet.law and self._function.without_noise:
+        # Of exact sums as well, whose bounds are of labels as a model has them.
+        exact = self._function.without_noise or getattr(self._function, "exact", False)
+        if sheet.law and exact:
             raise PolicyError("the sheet of this run is refused: row_function is of exact sums")
         sites = {*getattr(self._function, "sites", ())}
         # Of all tables but one, and the whole, that one follows.
         alone = name in sites or (sites and {*dict(sheet.roster)} - sites == {name})
         if alone and not self._terms.alone:
             raise PolicyError("the sheet of this run is refused: sites, without site_tables")
+        length = getattr(self._function, "length", None)
+        if length is not None and length(int(rows.num_features)) != sheet.length:
+            raise PolicyError("the sheet of this run is refused: length of another row function")
         self._most = {r.query: self._function.most(r.query) * weight for r in sheet.rounds}
         held = getattr(self._function, "row_scale", math.inf)
-        if held * SLACK < longest(rows):
+        if held * LEEWAY < longest(rows):
             raise PolicyError(f"the sheet of this run is refused: rows are longer than {held}")
         self._rows = rows
         # A sheet's row function looks at rows once everybody has signed that sheet.

@@ -351,6 +351,7 @@ def test_inference_pays_for_the_second_moment_too(tmp_path: Path) -> None:
         exclude=["visits", "cost"],
         update="quadratic-gd",
         profile="fast-insecure",
+        iterations=4,
         seed=2,
         epsilon=8.0,
         ledger=tmp_path / "ledger",
