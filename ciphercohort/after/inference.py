@@ -37,11 +37,11 @@ from protocols.statistics.inference.estimate import (
     CONVERGED,
     SEPARATED,
     Estimate,
+    Newton,
     Noisy,
     exact,
-    independent,
     least_squares,
-    newton,
+    left_by_others,
     noisy_least_squares,
     private_steps,
 )
@@ -261,23 +261,24 @@ def _weights(schema: Schema, own: Schema, estimates: Sequence[Estimate], model: 
 def _newton(sums: SumSeries, model: str, theta: Array, bound: float, high: float) -> Estimate:
     """Until the maximum. high: of counts, 1 of a label: information of counts is so much larger."""
     kept: NDArray[np.bool_] = np.ones(len(theta), dtype=bool)
-    largest: Array = np.zeros(len(theta))
+    largest: Array = np.zeros((2, len(theta)))
+    newton = Newton()
     names = np.array([*sums.schema.feature_names, "intercept"])
     for k in range(MOST_ROUNDS):
         task = InformationObjective(model=model, theta=tuple(theta.tolist()), row_norm=bound)
         score, information = task.read(sums.open(task).values, sums.rows)
+        found = np.stack([np.diag(information), left_by_others(information)])
         if not k:
-            kept = independent(information)
-        largest = np.maximum(largest, np.diag(information))
-        gone = kept & (np.diag(information) < SEPARATED * largest)
+            kept = found[1] > 0
+        largest = np.maximum(largest, found)
+        alone, beside = kept & (found < SEPARATED * largest)
         try:
-            theta, decrement = newton(theta, score, information, kept)
+            theta, decrement = newton.step(theta, score, information, kept)
         except np.linalg.LinAlgError:
             raise ParameterError("the information is singular: leave out columns") from None
         done = decrement * high <= CONVERGED
-        if done:
-            # Several columns together may separate them, too.
-            gone |= kept & ~independent(information)
+        # Several columns together may separate them, too.
+        gone = alone | beside if done else alone
         if gone.any():
             raise ParameterError(
                 f"there is no maximum: {', '.join(names[gone])} separates the labels; leave it "

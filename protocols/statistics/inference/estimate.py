@@ -41,14 +41,20 @@ from numpy.typing import NDArray
 from protocols.errors import PrivacyError
 
 Array = NDArray[np.float64]
-ALIASED = 1e-6
-"""Of the largest diagonal entry: what is left of a column that the others determine."""
-CONVERGED = 1e-6
-"""Squared Newton decrement: a thousandth of a standard error is left, and the step removes it."""
+ALIASED = 1e-8
+"""Of the largest diagonal entry: what is left of a column that the others determine. Rounding of
+rows (2^-41 of a part) leaves 1e-10, and 1e-4 of a standard error of what is above."""
+CONVERGED = 1e-8
+"""Squared Newton decrement: 1e-4 of a standard error is left, and the step removes it. Weights of
+rows change by about as much, standard errors by half of that."""
 SEPARATED = 1e-3
-"""Of the largest information of a column so far: all rows that it touches are fitted to the end."""
+"""Of the largest information of a column so far, by itself or beside the others: all rows that it
+touches are fitted to the end."""
 LONGEST = 4.0
-"""Of a step, in any coefficient of a scaled column."""
+"""Of a first step, in any coefficient of a scaled column."""
+FARTHER = 4.0
+"""Of coefficients of columns that depend on each other; each step may be that much longer than the
+one before, until one passes the maximum along itself."""
 TOWARDS, COUNTED = (0.05, 0.2), (0.25, 0.5)
 """Of the budget (mu^2) of private sums: two towards the maximum, and two that count."""
 CLEAR = 1.0
@@ -67,33 +73,44 @@ class Estimate:
     noise: Array
 
 
-def independent(information: Array) -> NDArray[np.bool_]:
-    """Columns that earlier ones do not determine; the bias, which is last, comes first."""
+def left_by_others(information: Array) -> Array:
+    """What earlier columns leave of each, shape (d,), 0 where they determine it; the bias is first.
+
+    The bias stands last.
+    """
     d = len(information)
-    kept = np.zeros(d, dtype=bool)
+    left = np.zeros(d)
     floor = ALIASED * float(np.max(np.diag(information)))
     for j in (d - 1, *range(d - 1)):
-        left = float(information[j, j])
-        if kept.any():
-            cross = information[kept, j]
-            left -= float(cross @ np.linalg.solve(information[np.ix_(kept, kept)], cross))
-        kept[j] = left > floor
-    return kept
+        kept = left > 0
+        cross = information[kept, j]
+        own = np.linalg.solve(information[np.ix_(kept, kept)], cross)
+        rest = float(information[j, j] - cross @ own)
+        left[j] = rest if rest > floor else 0.0
+    return left
 
 
-def newton(
-    theta: Array, score: Array, information: Array, kept: NDArray[np.bool_]
-) -> tuple[Array, float]:
-    """The next point and the squared decrement; coefficients of other columns are 0.
+class Newton:
+    """Steps towards the maximum of a concave likelihood, from any point."""
 
-    Raises:
-        LinAlgError: the information is singular.
-    """
-    step = np.zeros_like(theta)
-    step[kept] = np.linalg.solve(information[np.ix_(kept, kept)], score[kept])
-    size = float(np.abs(step).max(initial=0.0))
-    moved = theta - step * min(1.0, LONGEST / max(size, 1e-300))
-    return np.where(kept, moved, 0.0), float(score[kept] @ step[kept])
+    def __init__(self) -> None:
+        self._reach, self._last = LONGEST / FARTHER, np.zeros(0)
+
+    def step(
+        self, theta: Array, score: Array, information: Array, kept: NDArray[np.bool_]
+    ) -> tuple[Array, float]:
+        """The next point and the squared decrement; coefficients of other columns are 0.
+
+        Raises:
+            LinAlgError: the information is singular.
+        """
+        passed = bool(self._last.size and score @ self._last < 0)
+        self._reach = np.abs(self._last).max() / 2 if passed else self._reach * FARTHER
+        step = np.zeros_like(theta)
+        step[kept] = np.linalg.solve(information[np.ix_(kept, kept)], score[kept])
+        size = float(np.abs(step).max(initial=0.0))
+        self._last = step * min(1.0, self._reach / max(size, 1e-300))
+        return np.where(kept, theta - self._last, 0.0), float(score @ step)
 
 
 def exact(theta: Array, information: Array, kept: NDArray[np.bool_], scale: Array) -> Estimate:
@@ -199,7 +216,7 @@ def least_squares(products: Array, outputs: int, rows: int) -> list[Estimate]:
     """One estimate per target, from U^T U of u = (x, y): dispersion RSS / (N - d)."""
     d = len(products) - outputs
     information = products[:d, :d]
-    kept = independent(information)
+    kept = left_by_others(information) > 0
     found = []
     for k in range(outputs):
         theta = np.zeros(d)

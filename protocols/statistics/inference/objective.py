@@ -11,11 +11,14 @@ from numpy.typing import NDArray
 from parties.kernel.integers import symmetric
 from parties.kernel.sums.products import Information, Products
 from protocols.errors import ParameterError
-from protocols.exchange.labels import RANGES_VIEW
+from protocols.exchange.body import RANGES_VIEW
 from protocols.exchange.serialise import to_plain
 from protocols.sums.one_sum import OneSum
 
 Array = NDArray[np.float64]
+FINE = 2.0**-56
+"""Of exact sums: beside the rows' own rounding, and float64's, it adds nothing to a coefficient of
+columns that depend on each other, which multiply errors by the root of their condition."""
 SCALED = (
     "rows are scaled by the ranges of their columns for it, whatever the schema says of standard "
     "scaling, and not clipped to its row norm"
@@ -38,6 +41,7 @@ class InformationObjective(OneSum):
     kind = "information"
     released = "at one public model, the gradient and the curvature of the loss over all rows"
     view = RANGES_VIEW
+    precision = FINE
 
     model: str
     theta: tuple[float, ...]
@@ -99,6 +103,7 @@ class ProductsObjective(OneSum):
     kind = "products"
     released = "mean products of columns and targets, of each two"
     view = RANGES_VIEW
+    precision = FINE
 
     row_norm: float
     outputs: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,32 @@ def test_the_model_that_it_starts_from_does_not_matter() -> None:
     np.testing.assert_allclose(
         run(SCHEMA, "logistic", weights=far).coef, run(SCHEMA, "logistic").coef, atol=1e-4
     )
+
+
+@pytest.mark.parametrize("model", ["logistic", "linear"])
+def test_columns_that_nearly_determine_each_other_have_statsmodels_figures(model: str) -> None:
+    """Of a condition of 1e8 of X^T X: coefficients to 1e-4 standard errors, and as those."""
+    rng = np.random.default_rng(0)
+    x, hair = 0.3 * rng.uniform(-1, 1, (2000, 3)), rng.uniform(-1, 1, 2000)
+    x = np.column_stack([x, x @ [1, -1, 1] + 3e-4 * hair, 1e-3 * hair**2])
+    raw = sm.add_constant(x)
+    assert np.linalg.cond(raw.T @ raw) > 1e8
+    risk = x @ [1, -0.5, 0.3, 0.4, 2.0] - 0.4
+    died, cost = rng.random(2000) < 1 / (1 + np.exp(-risk)), 150 + 20 * risk
+    cost += 10 * rng.normal(size=2000)
+    base, y = (SCHEMA, died) if model == "logistic" else (COSTED, cost)
+    columns = tuple(NumericColumn(name, -1.0, 1.0) for name in "abcde")
+    frame = pd.DataFrame(x, columns=list("abcde")).assign(
+        died=np.where(died, "yes", "no"), cost=cost
+    )
+    kind = sm.families.Binomial() if model == "logistic" else sm.families.Gaussian()
+    fit = sm.GLM(y, raw, family=kind).fit(tol=1e-12)
+    found = run(
+        replace(base, columns=columns, scaling="range"), model, frame, weights=np.zeros((6, 1))
+    )
+    assert (np.abs(found.coef[0] - fit.params) < 1e-4 * fit.bse).all() and not found.notes
+    np.testing.assert_allclose(found.se[0], fit.bse, rtol=1e-4)
+    assert found.rounds <= 8
 
 
 def test_a_column_that_separates_the_labels_is_named_as_the_cause() -> None:
