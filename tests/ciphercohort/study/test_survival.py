@@ -390,7 +390,7 @@ def test_tables_of_the_page_are_in_the_documents() -> None:
     """Of R's readers: lists of rows with the same columns, or columns of one length."""
     page = (Path(__file__).parents[3] / "docs/survival.md").read_text()
     lines = [line.split("|")[1:4] for line in page.splitlines() if line.startswith("| ")]
-    told = {path.strip(" `"): set(re.findall(r"`(\w+)`", columns)) for _, path, columns in lines
+    told = {path.strip(" `"): set(re.findall(r"`(\w+)`", columns)) for _, path, columns in lines[::-1]
             if path.strip().startswith("`")}  # fmt: skip
     curves = json.loads(to_json(drawn(False).released()))
     fits = [json.loads(to_json(fitted(False, stratified)[0].released())) for stratified in (0, 1)]  # type: ignore[arg-type]
