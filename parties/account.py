@@ -36,6 +36,7 @@ class Account:
             raise ParameterError("dataset='' is empty: name the data whose budget the ledger keeps")
         self._ledger, self._dataset = ledger, dataset
         self._open: str | None = None
+        self._entry = ""  # of the name, which may be another run's by now
         self._spent = False
         self.booked: tuple[str, float] | None = ("", 0.0)
 
@@ -60,15 +61,17 @@ class Account:
         """Count the run as spent; run: its name, unique (the plan's digest).
 
         Raises:
-            PolicyError: the budget would be overdrawn, or a run is open already.
+            PolicyError: the budget would be overdrawn, a run is open already, or one is spent,
+                whose `spend` would stand for this one's.
         """
+        booked = _cost(cost.events)
         if self._ledger is None:
-            self.booked = _cost(cost.events)
+            self.booked = booked
             return
-        if self._open is not None:
+        if self._open is not None or self._spent:
             raise PolicyError("this party has already reserved its budget for a run")
         try:
-            self._open = self._ledger.reserve(
+            self._open, self._entry = self._ledger.reserved(
                 self._dataset,
                 cost.events,
                 additive_delta=cost.additive_delta,
@@ -76,7 +79,7 @@ class Account:
             )
         except PrivacyError as error:
             raise PolicyError(f"the privacy budget is refused: {error}") from None
-        self.booked = _cost(cost.events)
+        self.booked = booked
 
     def spend(self) -> None:
         """From here on the run cannot be taken back: the ledger says so before anything leaves.
@@ -88,7 +91,7 @@ class Account:
             return
         if self._ledger and self._open:
             try:
-                self._ledger.spend(self._open)
+                self._ledger.spend(self._open, self._entry)
             except PrivacyError as error:  # and again, however often it is asked
                 raise PolicyError(f"the privacy budget is refused: {error}") from None
         self._spent = True
@@ -99,9 +102,14 @@ class Account:
         return self._spent
 
     def commit(self) -> None:
-        """The run ended regularly."""
+        """The run ended regularly.
+
+        Raises:
+            PolicyError: see `spend`; what is committed needs no payment any more.
+        """
         if self._ledger and self._open:
-            self._ledger.commit(self._open)
+            self.spend()
+            self._ledger.commit(self._open, self._entry)
             self._open = None
 
     def abandon(self) -> None:
@@ -110,13 +118,12 @@ class Account:
             self.booked = ("", 0.0)
         if self._ledger and self._open and not self._spent:
             with suppress(PrivacyError):  # spent, or over, as the ledger knows
-                self._ledger.rollback(self._open)
+                self._ledger.rollback(self._open, self._entry)
             self._open = None
 
     def state(self) -> dict[str, Any]:
         """For `restore`, in JSON's types."""
-        entry = self._ledger.entry(self._open) if self._ledger and self._open else ""
-        state = {"open": self._open, "entry": entry}
+        state = {"open": self._open, "entry": self._entry if self._open else ""}
         return state | {"spent": self._spent, "booked": self.booked}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -129,7 +136,7 @@ class Account:
         is_open = bool(entry) and entry == state.get("entry")
         if held is not None and self._ledger is not None and not (is_open or self._spent):
             raise PolicyError("the ledger has closed this run meanwhile: it is over")
-        self._open = held if is_open else None
+        self._open, self._entry = (held, entry) if is_open else (None, "")
 
 
 def _cost(events: Sequence[Event]) -> tuple[str, float]:

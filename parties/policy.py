@@ -82,6 +82,7 @@ class Policy:
         return Terms(
             protocols=self.protocols,
             exact=self.exact_sums,
+            alone=self.site_tables,
             insecure=self.allow_insecure,
             colluders=self.min_colluders,
         )

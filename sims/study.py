@@ -151,7 +151,8 @@ def survival(
     """Survival curves of all rows, or by group, without pooling them.
 
     time, event, entry: columns; None: the schema's targets. by: a column with categories. bins: of
-    times, None: see `stays`. tau: end of the restricted mean. asked: see `Asked`.
+    times, None: see `stays`. tau: end of the restricted mean. asked: see `Asked`; epsilon: None:
+    sums are exact.
 
     Raises:
         CohortError: an option or the data are refused; the message says why.
@@ -187,6 +188,7 @@ def cox(
         CohortError: an option or the data are refused; the message says why.
     """
     terms = Asked(data=data, **asked)
+    check_exact(terms.epsilon)
     frame, schema = _with_stays(terms, time, event, entry)
     sums, _ = terms.sums(frame, schema, by_range(schema))
     found = cox_by(sums, strata=strata, curves=curves, bins=bins, least=least)
@@ -199,7 +201,6 @@ def _with_stays(
     terms: Asked, time: str | None, event: str | None, entry: str | None
 ) -> tuple[pd.DataFrame, Schema]:
     """The rows, and a schema whose targets are time, event and entry."""
-    check_exact(terms.epsilon)
     named = tuple(filter(None, (time, event, entry)))
     frame = terms.table(*named)
     if terms.schema is not None:

@@ -10,6 +10,9 @@ import pytest
 from hypothesis import settings
 from typer.main import get_command
 
+from ciphercohort.report import plots
+from tests.support.pictures import put_together
+
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 # Millions of objects are collected, none of them garbage: half of the time looks for some.
@@ -20,10 +23,14 @@ pytest_plugins = ["tests.sims.fixtures", "tests.support.rehearsals"]
 
 @pytest.fixture(scope="session", autouse=True)
 def apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No test knows what this machine has rehearsed, nor adds to it; commands are built once."""
+    """No test knows what this machine has rehearsed, nor adds to it; commands are built once.
+
+    Nor are a report's pictures drawn: see `tests.support.pictures`.
+    """
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         patched.setattr("typer.testing._get_command", cache(get_command))
+        patched.setattr(plots, "to_svg", put_together)
         yield
 
 

@@ -21,6 +21,7 @@ from ciphercohort.deploy.deployed import (
     is_first,
     plan_template,
     session_fields,
+    trained_here,
 )
 from ciphercohort.deploy.drive import drive, registered
 from ciphercohort.deploy.evaluation import evaluation_plan, finished_evaluation
@@ -318,14 +319,15 @@ class Coordinator(Background):
             tell: as of `run`.
 
         Returns:
-            inference.json in the folder of the first session, and what it holds.
+            inference.json in the folder of the first session, and what it holds. Exact sums at a
+            model that was trained here without privacy make its documents those of the maximum.
 
         Raises:
             CohortError: as of `run`; or the model has another schema, or no inference.
         """
         see = self.driving(tell)
         known = model if isinstance(model, ReleasedModel) else load_model(Path(model))
-        return infer_deployed(
+        path, found = infer_deployed(
             self.settings,
             known,
             see,
@@ -334,6 +336,9 @@ class Coordinator(Background):
             colluders=colluders,
             first=session,
         )
+        if epsilon is None and trained_here(self.settings, known):
+            finished_run(self.settings, known.session, found)
+        return path, found
 
     def check(
         self,

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ciphercohort.after.inference import Inference
-from ciphercohort.job.config import SimulationConfig
+from ciphercohort.job.config import WITH_INFERENCE, SimulationConfig
 from ciphercohort.job.figures import check_kind, figures_of, new_draw, settled
 from ciphercohort.job.inputs import GIVEN, with_inputs
 from ciphercohort.job.layout import REPORT
@@ -153,7 +153,18 @@ def ends_at_maximum(settings: Settings, plan: RunPlan) -> bool:
     """Whether exact sums follow a training: it has no noise, and nothing else was asked for."""
     parties = len(plan.members)
     config = SimulationConfig(parties=parties, **settings.training)
-    return config.ends_at_maximum and plan.privacy is None and not plan.row_terms
+    return config.ends_at_maximum and has_maximum(plan)
+
+
+def has_maximum(plan: RunPlan) -> bool:
+    """Whether exact sums at its model make it the maximum likelihood: without noise and weights."""
+    return plan.privacy is None and not plan.row_terms and plan.model in WITH_INFERENCE
+
+
+def trained_here(settings: Settings, model: ReleasedModel) -> bool:
+    """Whether a model is of this folder, and exact sums at it would make it another one."""
+    there = bool(model.session) and (settings.session_folder(model.session) / OUTCOME).is_file()
+    return there and has_maximum(agreed_and_opened(settings, model.session)[0])
 
 
 def finished_run(settings: Settings, session: str, table: Inference | None = None) -> DeployedRun:

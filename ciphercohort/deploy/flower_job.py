@@ -11,7 +11,6 @@ has the words.
 from __future__ import annotations
 
 import base64
-import json
 import logging
 import tempfile
 import time
@@ -35,7 +34,7 @@ from ciphercohort.deploy.deployed import (
 )
 from ciphercohort.deploy.inference import infer_deployed
 from ciphercohort.job.config import DEPLOY, training_fields
-from ciphercohort.job.layout import CERTIFICATE, FACTS, MODEL, PLAN, REPORT, TRANSCRIPT
+from ciphercohort.job.layout import CERTIFICATE, FACTS, MODEL, PLAN, REPORT, TRANSCRIPT, read_file
 from ciphercohort.job.options import FilePath, option_name
 from ciphercohort.results.documents import to_json
 from coordinator import settings as files
@@ -362,7 +361,7 @@ def _told(run: DeployedRun, out: str, in_log: bool) -> None:
 
 
 def _coefficients(run: DeployedRun) -> Iterator[tuple[str, float]]:
-    document = json.loads((run.folder / MODEL).read_text(encoding="utf-8"))
+    document = read_file(run.folder / MODEL)
     coef, intercept = document["coef"], document["intercept"]
     if isinstance(intercept, list):  # several outputs: model.json has the names
         for k, (row, value) in enumerate(zip(coef, intercept, strict=True)):

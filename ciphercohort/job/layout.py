@@ -92,6 +92,21 @@ def read_status(folder: Path) -> dict[str, Any] | None:
     return {**status, "reason": own.get("reason") or status.get("reason"), "files": named}
 
 
+def read_file(path: Path) -> Any:
+    """A file of a run: an object, or a list of them where the file has one a line.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError, RecursionError: it is not JSON, or holds something else than objects.
+    """
+    text = path.read_text(encoding="utf-8")
+    lines = text.splitlines() if path.suffix == ".jsonl" else [text]
+    found = [json.loads(line) for line in lines]
+    if not all(isinstance(each, dict) for each in found):
+        raise ValueError("a list or number stands where an object should")
+    return found if path.suffix == ".jsonl" else found[0]
+
+
 def is_alive(pid: object) -> bool:
     """Whether a process of this number exists."""
     if not isinstance(pid, int) or pid < 1:
@@ -108,7 +123,7 @@ def is_alive(pid: object) -> bool:
 def _read(path: Path) -> dict[str, Any] | None:
     """A status.json of ours."""
     try:
-        status = json.loads(path.read_text(encoding="utf-8"))
+        status: dict[str, Any] = read_file(path)
     except (OSError, ValueError):
         return None
-    return status if isinstance(status, dict) and status.get("kind") == KIND else None
+    return status if status.get("kind") == KIND else None

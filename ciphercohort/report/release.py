@@ -7,7 +7,6 @@ files that may differ where one row does follow from what the protocol opens, wh
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -29,6 +28,7 @@ from ciphercohort.job.layout import (
     STATUS,
     TABLE,
     TRANSCRIPT,
+    read_file,
 )
 from ciphercohort.results.documents import model_fields, to_json
 from ciphercohort.results.exact_sums import MARK, exact_fields
@@ -273,9 +273,9 @@ class Release:
             OSError, ValueError, LookupError, TypeError, CohortError: a file is missing or is not
                 as `documents` gives it.
         """
-        plan, model, facts = (_json(folder / name) for name in (PLAN, MODEL, FACTS))
+        plan, model, facts = (read_file(folder / name) for name in (PLAN, MODEL, FACTS))
         certificate, inference, evaluation = (
-            _json(folder / name) if (folder / name).exists() else None
+            read_file(folder / name) if (folder / name).exists() else None
             for name in (CERTIFICATE, INFERENCE, EVALUATION)
         )
         names = ("seconds", "iteration_seconds", "whole_seconds", "path_seconds", "traffic")
@@ -305,7 +305,3 @@ def _with_limits(table: dict[str, Any]) -> dict[str, Any]:
     rows = [{k: math.nan if v is None else v for k, v in row.items()} for row in table["rows"]]
     freedom = table["about"]["freedom"]
     return {"rows": rows, "about": {**table["about"], "freedom": freedom or math.inf}}
-
-
-def _json(path: Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8"))

@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ciphercohort.job.inputs import GIVEN, SchemaFrom
-from ciphercohort.job.layout import MODEL, model_path, release_of
+from ciphercohort.job.layout import MODEL, model_path, read_file, release_of
 from ciphercohort.results.documents import CLASS_KIND, LABEL_KIND, TARGET_KIND, coefficients
 from ciphercohort.results.result import (
     Array,
@@ -231,17 +231,17 @@ def load_model(path: str | Path) -> ReleasedModel:
     """
     path = model_path(Path(path))
     try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
+        fields = read_file(path)
     except OSError as error:
         moved = release_of(path.parent) / MODEL
         cure = f"it is {moved}" if moved.exists() else "check the path"
         raise ParameterError(
             f"model file {str(path)!r} cannot be read ({error.strerror}): {cure}"
         ) from None
-    except ValueError:
+    except (json.JSONDecodeError, UnicodeDecodeError):
         raise ParameterError(f"model file {str(path)!r} is not JSON") from None
-    if not isinstance(fields, dict):
-        raise ParameterError(f"model file {str(path)!r} holds no model")
+    except ValueError:
+        raise ParameterError(f"model file {str(path)!r} holds no model") from None
     return ReleasedModel.from_dict(fields)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ciphercohort.job.layout import PLAN
 from ciphercohort.results.documents import compare
 from protocols.plan import kinds
 
@@ -36,4 +37,4 @@ def slot_problems(plan: RunPlan, schema: Schema) -> Iterator[str]:
     """The bound that the plan states, computed again."""
     bounds = kinds.slot_bounds(plan, schema.norm_bound)
     own = bounds.largest if bounds else None
-    yield from compare("plan.json", "slot_bound", plan.slot_bound, own)
+    yield from compare(PLAN, "slot_bound", plan.slot_bound, own)

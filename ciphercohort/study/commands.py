@@ -51,6 +51,8 @@ SURVIVE = """Examples:
 
 cohort survival --data lung.csv --time days --event died --by arm --split by:hospital --out curves
 
+cohort survival --data lung.csv --time days --event died --by arm --parties 4 --epsilon 1
+
 cohort survival --model cox --data lung.csv --time days --event died --split by:hospital
 
 cohort survival --model cox --data lung.csv --time days --event died --strata sex --curves arm"""
@@ -86,7 +88,8 @@ def register(app: typer.Typer) -> None:
         "out",
     )
     FEW["survival"] = (
-        *("data", "time", "event", "model", "by", "strata", "schema", "parties", "split", "out"),
+        *("data", "time", "event", "model", "by", "strata", "schema", "parties", "split"),
+        *("epsilon", "out"),
     )
     FEW["coordinator survival"] = (
         *("model", "by", "strata", "curves", "grid", "tau", "least", "epsilon", "colluders"),
@@ -186,7 +189,11 @@ def survival(
     exclude: Exclude = None,
     parties: Parties = None,
     split: Split = "even",
+    epsilon: Epsilon = None,
+    delta: Delta = DEFAULT_DELTA,
+    colluders: Colluders = 0,
     least: Least = LEAST,
+    ledger: Ledger = None,
     seed: Seed = None,
     out: Out = None,
     as_json: options.AsJson = False,
@@ -201,6 +208,8 @@ def survival(
         from sims import study
 
         own = _own(model, by=by, strata=strata, curves=curves, tau=tau)
+        if seed is not None and epsilon is not None:
+            say(console, NOT_PRIVATE, "bold red")
         found = (study.cox if model == COX else study.survival)(
             data,
             time=time,
@@ -212,6 +221,10 @@ def survival(
             exclude=tuple(exclude or ()),
             parties=parties,
             split=split,
+            epsilon=epsilon,
+            delta=delta,
+            colluders=colluders,
+            ledger=ledger,
             seed=seed,
             out=out,
             **own,

@@ -90,6 +90,7 @@ def cox(
     **asked: Any,
 ) -> tuple[Path, Cox]:
     """A Cox model over the rows of all admitted parties; see `sims.study.cox`, and `survival`."""
+    check_exact(asked.get("epsilon"))
     return _of_stays(
         centre,
         lambda sums: cox_by(sums, strata=strata, curves=curves, bins=bins, least=least),
@@ -100,7 +101,6 @@ def cox(
 def _of_stays(
     centre: Coordinator, find: Callable[[DeployedSums], Found], **asked: Any
 ) -> tuple[Path, Found]:
-    check_exact(asked.get("epsilon"))
     schema = by_range(Schema.load(centre.settings.folder / SCHEMA))
     Stays.of(schema)
     return _written(centre, schema, SURVIVAL, find, **asked)

@@ -4,7 +4,8 @@ A schema's targets say so, in this order: time, event and, where rows enter late
 the upper end of its column's range (1 of 0 and 1); entry and time have one range.
 
 The grid of times is public. Of a range of 50 to 400 whole numbers each is a bin, for times are
-recorded in that unit; any other range has 200 bins of equal width.
+recorded in that unit; any other range has 200 bins of equal width. With epsilon these are 50 to 100
+whole numbers, and 50 bins.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from parties.reader.schema import CategoricalColumn, NumericColumn, Schema, Targ
 from protocols.errors import ParameterError, SchemaError
 from protocols.exchange.documents import shown, suggest
 
-FEWEST, MOST, BINS = 50, 400, 200
+FEWEST, MOST, BINS, PRIVATE_BINS = 50, 400, 200, 50
+"""With privacy a range of up to 100 whole numbers is as recorded: each bin has noise of its own."""
 OTHER = "(other)"
 
 
@@ -42,8 +44,8 @@ class Stays:
     grid: Grid
 
     @classmethod
-    def of(cls, schema: Schema, bins: int | None = None) -> Stays:
-        """bins: of equal width; None: as the range says.
+    def of(cls, schema: Schema, bins: int | None = None, *, private: bool = False) -> Stays:
+        """bins: of equal width; None: as the range says; private: whether there is noise.
 
         Raises:
             SchemaError: its targets are no time, event and entry. ParameterError: bins are out of
@@ -63,7 +65,10 @@ class Stays:
             )
         width = time.high - time.low
         whole = time.low == int(time.low) and width == int(width)
-        recorded = bins is None and whole and FEWEST <= width <= MOST
+        most, usual = (2 * PRIVATE_BINS, PRIVATE_BINS) if private else (MOST, BINS)
+        recorded = bins is None and whole and FEWEST <= width <= most
+        if private and (bins or 0) > MOST:
+            raise ParameterError(f"grid={bins}: with epsilon a grid has {MOST} bins or less")
         return cls(
             schema=schema,
             time=time.name,
@@ -71,7 +76,7 @@ class Stays:
             entry=entry[0].name if entry else "",
             low=time.low,
             high=time.high,
-            grid=Grid(int(width) + 1 if recorded else bins or BINS, recorded),
+            grid=Grid(int(width) + 1 if recorded else bins or usual, recorded),
         )
 
     @property
@@ -116,11 +121,11 @@ class Stays:
 
 
 def check_exact(epsilon: float | None) -> None:
-    """Raises ParameterError: there is one, and survival has no private form."""
+    """Raises ParameterError: there is one, and a Cox model has no private form."""
     if epsilon is not None:
         raise ParameterError(
-            f"epsilon={epsilon:g}: survival analyses take exact sums, to which every owner consents"
-            "; leave it out"
+            f"epsilon={epsilon:g}: a Cox model takes exact sums, to which every owner consents; "
+            "leave it out, or take curves, which can have noise (model kaplan-meier)"
         )
 
 

@@ -1,7 +1,9 @@
 """Survival curves of groups, from one secure sum: Kaplan-Meier, log-rank, restricted means.
 
-What leaves is thinned: a step stands for `least` rows or more that left since the last, and a curve
-ends where fewer than `least` are at risk. Its values, and every figure, are of all times.
+What leaves of exact sums is thinned: a step stands for `least` rows or more that left since the
+last, and a curve ends where fewer than `least` are at risk. Its values, and every figure, are of
+all times. With epsilon a curve ends where noise is a fifth of the number at risk, and bands hold
+it.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from parties.kernel.sums.study.lifetimes import Lifetimes
 from protocols.errors import ParameterError
 from protocols.statistics.evaluation.figures import LEAST, shown
 from protocols.statistics.study.curves import LEVEL, Curve, log_rank
+from protocols.statistics.study.noisy import Noise
 from protocols.statistics.study.objectives import LifetimesObjective
 
 ALL = "all"
@@ -34,7 +37,8 @@ COLUMNS = 6
 class Survival:
     """Curves by group; test: chi-squared, degrees of freedom and p of the log-rank test, or None.
 
-    tau: end of the restricted mean [data units]; least: exact counts below it are left out.
+    tau: end of the restricted mean [data units]; noise: on the cells; least: exact counts below it
+    are left out.
     """
 
     stays: Stays
@@ -44,8 +48,19 @@ class Survival:
     tau: float
     num_rows: int
     opened: Opened = field(repr=False)
+    noise: Noise = field(repr=False)
     least: int = LEAST
     notes: tuple[str, ...] = ()
+
+    @property
+    def private(self) -> bool:
+        """Whether there is noise."""
+        return self.noise.std > 0
+
+    @property
+    def floor(self) -> int:
+        """Of counts that are told."""
+        return 0 if self.private else self.least
 
     @property
     def marks(self) -> list[float]:
@@ -56,10 +71,12 @@ class Survival:
         """Rows at risk just after a time, None where they are few."""
         later = np.flatnonzero(curve.times > time * (1 + 1e-12))
         count = float(curve.at_risk[later[0]]) if len(later) else 0.0
-        return shown(count, self.least)
+        return shown(count, self.floor)
 
     def kept(self, curve: Curve) -> NDArray[np.intp]:
         """Bins whose step is told."""
+        if curve.reached is not None:
+            return np.arange(curve.reached)
         found, left, last = [], 0.0, float(curve.at_risk[0]) if len(curve.at_risk) else 0.0
         ends = np.append(curve.at_risk[1:], 0.0)
         for k, after in enumerate(ends):
@@ -81,8 +98,8 @@ class Survival:
             found.append(
                 {
                     "group": name,
-                    "rows": None if count is None else shown(count, self.least),
-                    "events": shown(float(curve.events.sum()), self.least),
+                    "rows": None if count is None else shown(count, self.floor),
+                    "events": shown(float(curve.events.sum()), self.floor),
                     "median": median,
                     "median_low": low,
                     "median_high": high,
@@ -95,7 +112,7 @@ class Survival:
 
     def released(self) -> dict[str, Any]:
         """For JSON."""
-        plan = self.opened.plan
+        plan, promise = self.opened.plan, self.opened.plan.privacy
         curves = {}
         for name, curve in self.curves.items():
             kept, (low, high) = self.kept(curve), curve.band()
@@ -116,7 +133,9 @@ class Survival:
             "groups": self.rows(),
             "log_rank": test,
             "curves": curves,
-            "suppressed": {"below": self.least},
+            "suppressed": None if self.private else {"below": self.least},
+            "noise_std": self.noise.std,
+            "privacy": {"epsilon": promise.epsilon, "delta": promise.delta} if promise else None,
             "session": plan.session,
             "plan": plan.digest(),
             "notes": list(self.notes),
@@ -153,6 +172,13 @@ class Survival:
             yield f"log-rank chi-squared {square:.2f}, {freedom} df, p {p_value(p)}"
         yield from self.notes
         yield f"times: {self.stays.words}"
+        if self.private:
+            most = float(self.noise.spread.max())
+            yield (
+                f"privacy noise of standard deviation {most:.3g} or less is on every number at "
+                "risk; intervals, bands and the test count it"
+            )
+            return
         yield f"*: counts below {self.least} are left out, and steps of curves that fewer rows make"
 
     def picture(self) -> str:
@@ -200,29 +226,60 @@ def survival_by(
     """By any sums over rows of `views.by_range`.
 
     by: a column with categories; bins: see `Stays.of`; tau: end of the restricted mean, None: the
-    last time at which every group has `least` rows at risk.
+    last time at which every group has `least` rows at risk, or that its noisy curve reaches.
 
     Raises:
-        ParameterError: `by` is no such column, or there is no event. CohortError: the sum is
-        refused, or aborted.
+        ParameterError: `by` is no such column, there is no event, or noise drowns all. CohortError:
+        the sum is refused, or aborted.
     """
-    stays = Stays.of(sums.schema, bins)
+    private = sums.wanted.epsilon is not None
+    stays = Stays.of(sums.schema, bins, private=private)
     places, groups = stays.places(by) if by is not None else ((), ())
     adds = Lifetimes(
-        bins=stays.grid.bins, recorded=stays.grid.recorded, late=stays.late, groups=places
+        bins=stays.grid.bins,
+        recorded=stays.grid.recorded,
+        late=stays.late,
+        groups=places,
+        factored=private,
     )
-    opened = sums.open(LifetimesObjective(adds=adds, exact=True))
-    counts = np.rint(opened.values * sums.rows).reshape(adds.shape)
-    if not counts[..., 1].any():
-        raise ParameterError(f"event={stays.event!r}: no row has an event at its upper end")
-    names = (*groups, OTHER if groups else ALL)
-    curves = {
-        name: Curve.of(own, stays.times, stays.low)
-        for name, own in zip(names, counts, strict=True)
-        if own.any()
-    }
+    opened = sums.open(LifetimesObjective(adds=adds, exact=not private))
+    cells = (opened.values * sums.rows).reshape(adds.shape)
+    noise = Noise(
+        std=opened.noise_std * sums.rows,
+        bins=adds.bins,
+        series=adds.shape[-1],
+        factored=adds.factored,
+    )
+    named = dict(zip((*groups, OTHER if groups else ALL), cells, strict=True))
+    notes = list(sums.notes)
+    if private:
+        named.pop(OTHER, None)
+        found = {
+            name: noise.curve(own, stays.times, stays.low, sums.rows) for name, own in named.items()
+        }
+        curves = {name: curve for name, curve in found.items() if curve is not None}
+        if not curves:
+            raise ParameterError(
+                f"noise of standard deviation {noise.spread.max():.3g} on a number at risk drowns "
+                "every group: take a larger epsilon, a coarser grid, or more rows"
+            )
+        if len(curves) < len(found):
+            left_out = ", ".join(name for name in found if name not in curves)
+            notes.append(f"left out, for noise drowns so few rows: {left_out}")
+    else:
+        if not np.rint(cells[..., 1]).any():
+            raise ParameterError(f"event={stays.event!r}: no row has an event at its upper end")
+        curves = {
+            name: Curve.of(np.rint(own), stays.times, stays.low)
+            for name, own in named.items()
+            if np.rint(own).any()
+        }
+    test = noise.log_rank if private else log_rank
     if tau is None:
-        reached = [c.times[c.at_risk >= least] for c in curves.values()]
+        reached = [
+            c.times[: c.reached] if private else c.times[c.at_risk >= least]
+            for c in curves.values()
+        ]
         tau = min((float(each[-1]) for each in reached if len(each)), default=stays.high)
     if not stays.low < tau <= stays.high:
         raise ParameterError(f"tau={tau:g} is outside ({stays.low:g}, {stays.high:g}]")
@@ -230,10 +287,11 @@ def survival_by(
         stays=stays,
         curves=curves,
         by=by,
-        test=log_rank([*curves.values()]) if len(curves) > 1 else None,
+        test=test([*curves.values()]) if len(curves) > 1 else None,
         tau=tau,
         num_rows=sums.rows,
         opened=opened,
+        noise=noise,
         least=least,
-        notes=tuple(sums.notes),
+        notes=tuple(notes),
     )

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ciphercohort.job.layout import MODEL, PLAN
+from ciphercohort.job.layout import MODEL, PLAN, read_file
 from ciphercohort.verify.figures import model_problems
 from coordinator.replay import Check, OnStep, Replayed, replay
 from protocols.errors import CohortError
@@ -39,7 +39,7 @@ def execute(folder: Path, statements: Sequence[bytes], on_step: OnStep) -> list[
     checks = list(replayed.checks)
     if replayed.passed:
         problems = list(_folder_problems(folder, replayed))
-        words = "; ".join(problems) or "plan.json and model.json are what was agreed and sent"
+        words = "; ".join(problems) or f"{PLAN} and {MODEL} are what was agreed and sent"
         checks.append(Check("run folder", not problems, words))
     return checks
 
@@ -53,12 +53,15 @@ def _folder_problems(folder: Path, replayed: Replayed) -> Iterator[str]:
     sent = {"released": replayed.weights, "plan": plan.digest()}
     for name, expected in ((PLAN, agreed), (MODEL, sent)):
         try:
-            found = json.loads((folder / name).read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError) as error:
+            found = read_file(folder / name)
+        except (OSError, json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
             yield f"{name} cannot be read ({type(error).__name__})"
             continue
+        except ValueError as error:
+            yield f"{name} has another shape than it should: {error}"
+            continue
         for field, value in json.loads(json.dumps(expected)).items():
-            if not isinstance(found, dict) or found.get(field) != value:
+            if found.get(field) != value:
                 yield f"{name}, field {field}: not as in the messages"
         if name == MODEL:
             yield from _model_problems(found, plan)
@@ -69,6 +72,6 @@ def _model_problems(model: Any, plan: RunPlan) -> Iterator[str]:
     try:
         yield from model_problems(model, plan)
     except CohortError as error:
-        yield f"model.json: {error}"
+        yield f"{MODEL}: {error}"
     except MALFORMED as error:
-        yield f"model.json has another shape than it should ({type(error).__name__})"
+        yield f"{MODEL} has another shape than it should ({type(error).__name__})"

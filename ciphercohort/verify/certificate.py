@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ciphercohort.job.inputs import unmet
+from ciphercohort.job.layout import CERTIFICATE, MODEL, PLAN
 from ciphercohort.results.documents import compare, to_json
 from parties.reader.schema import Schema
 from protocols.errors import CohortError
 from protocols.plan.run_plan import RunPlan
 from protocols.privacy.certificates.mechanism import Mechanism
 
-FILE = "certificate.json"
 COMPOSED = ("epsilon_composed", "epsilon_holds")
 
 
@@ -23,10 +23,10 @@ def input_problems(
     """Conditions that no theorem checks: a schema that was read from the private rows."""
     private, inputs = plan.privacy is not None, model["inputs"]
     missed = list(unmet(inputs["schema"], private=private))
-    yield from compare("model.json", "unmet", model["unmet"], missed)
+    yield from compare(MODEL, "unmet", model["unmet"], missed)
     if certificate is not None:
-        yield from compare(FILE, "inputs", certificate["inputs"], inputs)
-        yield from compare(FILE, "unmet", certificate["unmet"], missed)
+        yield from compare(CERTIFICATE, "inputs", certificate["inputs"], inputs)
+        yield from compare(CERTIFICATE, "unmet", certificate["unmet"], missed)
     yield from missed
 
 
@@ -35,22 +35,22 @@ def certificate_problems(
 ) -> Iterator[str]:
     """What does not hold, is about another run, or comes out differently when computed again."""
     if certificate is None:
-        yield f"{FILE} is missing, although the plan promises privacy"
+        yield f"{CERTIFICATE} is missing, although the plan promises privacy"
         return
     try:
         mechanism = Mechanism.from_plan(plan, schema.norm_bound)
     except CohortError as error:
-        yield f"plan.json: {error}"
+        yield f"{PLAN}: {error}"
         return
     computed = json.loads(to_json(mechanism.certificate.to_dict()))
     computed["satisfied"] &= not certificate.get("unmet")
     for field in ("method", "setting", "satisfied", "conditions", "epsilon", *COMPOSED):
-        yield from compare(FILE, field, certificate.get(field), computed[field])
+        yield from compare(CERTIFICATE, field, certificate.get(field), computed[field])
     for name, value in computed["figures"].items():
-        yield from compare(FILE, f"figures.{name}", certificate["figures"].get(name), value)
+        yield from compare(CERTIFICATE, f"figures.{name}", certificate["figures"].get(name), value)
     for condition in mechanism.violated:
         yield (
-            f"{FILE}, field conditions.{condition.name}: found {condition.left!r}, expected "
+            f"{CERTIFICATE}, field conditions.{condition.name}: found {condition.left!r}, expected "
             f"{condition.relation} {condition.right!r}"
         )
-    yield from (f"plan.json, field privacy: {problem}" for problem in mechanism.misstated())
+    yield from (f"{PLAN}, field privacy: {problem}" for problem in mechanism.misstated())

@@ -11,7 +11,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ciphercohort.job.layout import CERTIFICATE, FACTS, FIRST, INFERENCE, METRICS, TRANSCRIPT
+from ciphercohort.job.layout import (
+    CERTIFICATE,
+    FACTS,
+    FIRST,
+    INFERENCE,
+    METRICS,
+    MODEL,
+    PLAN,
+    SUMMARY,
+    TRANSCRIPT,
+)
 from ciphercohort.results.documents import compare, model_fields
 from ciphercohort.results.exact_sums import MARK
 from ciphercohort.results.plan_figures import plan_figures, privacy_figures
@@ -37,33 +47,33 @@ CLOSE = 0.05
 def metrics_by_kind(files: Files) -> dict[str, list[dict[str, Any]]]:
     """Lines of metrics.jsonl by `kind`."""
     kinds: dict[str, list[dict[str, Any]]] = {"iteration": [], "final": []}
-    for line in files["metrics.jsonl"]:
+    for line in files[METRICS]:
         kinds[line["kind"]].append(line)
     return kinds
 
 
 def recorded_heads(files: Files) -> dict[str, str]:
     """The transcript's head, wherever it is recorded."""
-    heads = {"model.json, field transcript": files["model.json"].get("transcript")}
+    heads = {f"{MODEL}, field transcript": files[MODEL].get("transcript")}
     if METRICS in files:
         finals = [line for line in files[METRICS] if line.get("kind") == "final"]
         head = finals[-1].get("transcript") if finals else None
-        heads["metrics.jsonl, field transcript"] = head
+        heads[f"{METRICS}, field transcript"] = head
     return heads
 
 
 def plan_digest_problems(files: Files) -> Iterator[str]:
     """SHA-256 of the canonical JSON, as RunPlan.digest, from the file as it is."""
-    plan = {k: v for k, v in files["plan.json"].items() if k != "digest"}
+    plan = {k: v for k, v in files[PLAN].items() if k != "digest"}
     text = json.dumps(plan, sort_keys=True, separators=(",", ":"))
     digest = hashlib.sha256(text.encode()).hexdigest()
-    yield from compare("plan.json", "digest", files["plan.json"].get("digest"), digest)
-    yield from compare("model.json", "plan", files["model.json"].get("plan"), digest)
+    yield from compare(PLAN, "digest", files[PLAN].get("digest"), digest)
+    yield from compare(MODEL, "plan", files[MODEL].get("plan"), digest)
 
 
 def model_problems(model: Mapping[str, Any], plan: RunPlan) -> Iterator[str]:
     """model.json against its own schema and weights, and against the plan."""
-    name = "model.json"
+    name = MODEL
     view, given = model.get("view", ""), np.array(model["weights"], dtype=np.float64)
     try:
         schema = Schema.from_dict(model["schema"])
@@ -85,7 +95,7 @@ def model_problems(model: Mapping[str, Any], plan: RunPlan) -> Iterator[str]:
     }
     for field, value in expected.items():
         yield from compare(name, field, model.get(field), value)
-    yield from compare("plan.json", "schema.digest", plan.schema.get("digest"), schema.digest())
+    yield from compare(PLAN, "schema.digest", plan.schema.get("digest"), schema.digest())
     yield from compare(name, "schema", len(schema.feature_names) + 1, plan.num_features)
     yield from _insecure(name, model, plan)
     if plan.opens_exact_sums and model.get(MARK) != EXACT_SUMS:
@@ -108,7 +118,7 @@ def table_problems(model: Mapping[str, Any], table: Mapping[str, Any] | None) ->
         output, place = divmod(k, len(rows) // len(intercept))
         j = names.index(row["name"])
         own = float(intercept[output] if row["name"] == "intercept" else coef[output, j])
-        yield from compare("model.json", f"{row['name']} [{place}]", own, row["coef"] or 0.0)
+        yield from compare(MODEL, f"{row['name']} [{place}]", own, row["coef"] or 0.0)
 
 
 def _scaling_problems(
@@ -118,10 +128,10 @@ def _scaling_problems(
     _, own = published(plan, released, bias)
     stated = model["scaling"]
     if (own is None) != (stated is None):
-        yield f"model.json, field scaling: found {stated}, expected {own and asdict(own)}"
+        yield f"{MODEL}, field scaling: found {stated}, expected {own and asdict(own)}"
     for field, value in asdict(own).items() if own and stated else ():
         if not abs(stated[field] - value) <= CLOSE * max(1.0, abs(value)):
-            yield f"model.json, field scaling.{field}: found {stated[field]}, expected {value}"
+            yield f"{MODEL}, field scaling.{field}: found {stated[field]}, expected {value}"
 
 
 def _insecure(file: str, content: Mapping[str, Any], plan: RunPlan) -> Iterator[str]:
@@ -144,7 +154,7 @@ def cost_problems(files: Files, plan: RunPlan) -> Iterator[str]:
 def promise_problems(files: Files, plan: RunPlan) -> Iterator[str]:
     """What the whole run cost, alike in every file, and no less than its training."""
     whole = files[FACTS]["promise"]
-    for name in ("model.json", CERTIFICATE, "summary.json"):
+    for name in (MODEL, CERTIFICATE, SUMMARY):
         if name in files:
             yield from compare(name, WHOLE, files[name].get(WHOLE), whole)
     if whole is None or plan.privacy is None:
@@ -162,7 +172,7 @@ def summary_problems(files: Files, plan: RunPlan) -> Iterator[str]:
     kinds = metrics_by_kind(files)
     for kind, number in (("iteration", plan.rounds), ("final", 1)):
         if len(kinds[kind]) != number:
-            yield f"metrics.jsonl: found {len(kinds[kind])} lines {kind!r}, expected {number}"
+            yield f"{METRICS}: found {len(kinds[kind])} lines {kind!r}, expected {number}"
             return
     costs, final = files[FACTS], kinds["final"][0]
     weights, twin = final["decrypted"]["weights"], final["twin"]["weights"]
@@ -178,12 +188,12 @@ def summary_problems(files: Files, plan: RunPlan) -> Iterator[str]:
         "bytes_per_party": costs["bytes_per_party"],
         "peak_memory_mb": round(final["peak_memory_mb"], 1),
         "total_seconds": round(final["total_seconds"], 3),
-        "noise": files["model.json"]["noise"],
+        "noise": files[MODEL]["noise"],
     }
-    summary = files["summary.json"]
+    summary = files[SUMMARY]
     for field, value in expected.items():
-        yield from compare("summary.json", field, summary.get(field), value)
-    yield from _insecure("summary.json", summary, plan)
+        yield from compare(SUMMARY, field, summary.get(field), value)
+    yield from _insecure(SUMMARY, summary, plan)
     yield from _metrics_problems(kinds, files, plan, expected)
 
 
@@ -202,12 +212,12 @@ def _metrics_problems(
         (
             "weights",
             final.get("ended", final["decrypted"])["weights"],
-            files["model.json"]["weights"],
+            files[MODEL]["weights"],
         ),
         ("max_abs_diff_to_twin", final["max_abs_diff_to_twin"], figures["max_abs_diff_to_twin"]),
         ("noise", final["noise"], figures["noise"]),
         ("rows", final["rows"], {member.name: member.rows for member in plan.members}),
-        *_last_iteration(last, final, files["model.json"].get("scaling")),
+        *_last_iteration(last, final, files[MODEL].get("scaling")),
         (
             "seconds",
             [line["seconds"] for line in kinds["iteration"]],
@@ -220,7 +230,7 @@ def _metrics_problems(
         ),
     ]
     for field, found, value in expected:
-        yield from compare("metrics.jsonl", field, found, value)
+        yield from compare(METRICS, field, found, value)
 
 
 def _last_iteration(
@@ -245,7 +255,7 @@ def score_problems(files: Files, model: ReleasedModel, data: Table) -> Iterator[
     frame = read_table(data, label=model.schema.label.name)
     if len(frame) != final["test_rows"]:
         yield (
-            f"metrics.jsonl, field test_rows: found {final['test_rows']}, expected {len(frame)}, "
+            f"{METRICS}, field test_rows: found {final['test_rows']}, expected {len(frame)}, "
             "the rows of the data given: give exactly the rows that the run was tested on"
         )
         return
@@ -255,4 +265,4 @@ def score_problems(files: Files, model: ReleasedModel, data: Table) -> Iterator[
         kind = model.fitted.reference if "optimum" in name else model.model
         rows = raw_rows(frame, model.schema) if name == "optimum" else None
         expected = replace(model, model=kind, weights=weights, view=view).score(frame, rows)
-        yield from compare("metrics.jsonl", name, _scores(final[name]), expected)
+        yield from compare(METRICS, name, _scores(final[name]), expected)

@@ -10,7 +10,6 @@ another run; the digests of plan and transcript, kept elsewhere, would tell.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,6 +33,7 @@ from ciphercohort.job.layout import (
     TRANSCRIPT,
     is_alive,
     private_of,
+    read_file,
     read_status,
     release_of,
 )
@@ -55,7 +55,6 @@ from protocols.plan.run_plan import RunPlan
 from protocols.steps import second_moment
 
 READ = {RELEASE: (PLAN, MODEL, FACTS, TRANSCRIPT), PRIVATE: (SUMMARY, METRICS)}
-JSON_LINES = (TRANSCRIPT, METRICS)
 
 
 def verify_run(
@@ -126,7 +125,7 @@ def verify_run(
 def _of_a_party(folder: Path) -> list[Check]:
     """Of `cohort party results`: documents without a transcript, which the coordinator has."""
     files: dict[str, Any] = {}
-    names = [PLAN, MODEL, *(n for n in (CERTIFICATE,) if (folder / n).exists())]
+    names = [PLAN, MODEL, *(n for n in (CERTIFICATE, INFERENCE) if (folder / n).exists())]
     failed = [check for name in names for check in _load(folder, name, files)]
     return failed or list(_content(folder, files, None))
 
@@ -139,8 +138,7 @@ def _moment_problems(folder: Path, plan: RunPlan, files: dict[str, Any]) -> Iter
         second_moment.check(plan, evidence(folder))
     except CohortError as error:
         yield f"{SECOND_MOMENT}: {_words(error)}"
-    lines = (folder / TRANSCRIPT).read_text(encoding="utf-8").splitlines()
-    files[FIRST] = [json.loads(line) for line in lines]
+    files[FIRST] = read_file(folder / TRANSCRIPT)
 
 
 def _content(path: Path, files: dict[str, Any], data: Table | None) -> Iterator[Check]:
@@ -252,21 +250,11 @@ def _words(error: Exception) -> str:
 def _load(folder: Path, name: str, into: dict[str, Any]) -> Iterator[Check]:
     """Read a file; a check only if that fails."""
     try:
-        text = (folder / name).read_text(encoding="utf-8")
-        if name in JSON_LINES:
-            into[name] = [_object(json.loads(line)) for line in text.splitlines()]
-        else:
-            into[name] = _object(json.loads(text))
+        into[name] = read_file(folder / name)
     except OSError as error:
         yield Check(f"{name} readable", False, f"{name}: {error.strerror}")
     except (ValueError, RecursionError) as error:
         yield Check(f"{name} readable", False, f"{name} is not JSON: {error}")
-
-
-def _object(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise ValueError("a list or number stands where an object should")
-    return value
 
 
 def _unfinished(status: dict[str, Any]) -> Iterator[str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from ciphercohort.job.layout import TRANSCRIPT
 from protocols.errors import ProtocolError
 from protocols.exchange.messages import COORDINATOR
 from protocols.exchange.transcript import LOST, verify
@@ -14,7 +15,6 @@ from protocols.plan.protocol import PHASES, phase_of, protocol_of
 from protocols.plan.run_plan import RunPlan
 
 Line = Mapping[str, Any]
-FILE = "transcript.jsonl"
 
 
 def chain_problems(lines: Sequence[dict[str, Any]], heads: Mapping[str, str]) -> Iterator[str]:
@@ -22,11 +22,11 @@ def chain_problems(lines: Sequence[dict[str, Any]], heads: Mapping[str, str]) ->
     try:
         head = verify(lines)
     except ProtocolError as error:
-        yield f"{FILE}: {error}"
+        yield f"{TRANSCRIPT}: {error}"
         return
     for place, recorded in heads.items():
         if recorded != head:
-            yield f"{place}: found {recorded}, expected {head}, the head of {FILE}"
+            yield f"{place}: found {recorded}, expected {head}, the head of {TRANSCRIPT}"
 
 
 def sequence_problems(lines: Sequence[Line], plan: RunPlan) -> Iterator[str]:
@@ -42,27 +42,28 @@ def sequence_problems(lines: Sequence[Line], plan: RunPlan) -> Iterator[str]:
     protocol = protocol_of(plan)
     for step, names in lost.items():
         if names and not protocol.repetition(plan, step):
-            yield f"{FILE}, step {step}: no message from {', '.join(sorted(names))}"
+            yield f"{TRANSCRIPT}, step {step}: no message from {', '.join(sorted(names))}"
     wanted = protocol.sequence(plan, [step for step, names in lost.items() if names])
     present = list(plan.names)
     kinds = Counter(step.partition("/")[0] for step in wanted)
     for kind, number in kinds.items():
         seen = sum(step.partition("/")[0] == kind for step, _ in found)
         if seen != number:
-            yield f"{FILE}: found {seen} steps {kind!r}, expected {number}"
+            yield f"{TRANSCRIPT}: found {seen} steps {kind!r}, expected {number}"
     nothing: tuple[str | None, Counter[tuple[str, str]]] = (None, Counter())
     for k in range(max(len(found), len(wanted))):
         step, seen_pairs = found[k] if k < len(found) else nothing
         expected = wanted[k] if k < len(wanted) else None
         if step != expected:
-            yield f"{FILE}, field step: found {step!r}, expected {expected!r} (step {k + 1})"
+            yield f"{TRANSCRIPT}, field step: found {step!r}, expected {expected!r} (step {k + 1})"
             return
         pairs = Counter(p for n in present for p in ((COORDINATOR, n), (n, COORDINATOR)))
         present = [name for name in present if name not in lost[expected or ""]]
         for sender, recipient in pairs - seen_pairs:
-            yield f"{FILE}, step {step}: no message from {sender!r} to {recipient!r}"
+            yield f"{TRANSCRIPT}, step {step}: no message from {sender!r} to {recipient!r}"
         for sender, recipient in seen_pairs - pairs:
-            yield f"{FILE}, step {step}: one message too many from {sender!r} to {recipient!r}"
+            too_many = f"one message too many from {sender!r} to {recipient!r}"
+            yield f"{TRANSCRIPT}, step {step}: {too_many}"
 
 
 def bytes_per_party(lines: Sequence[Line]) -> dict[str, int]:

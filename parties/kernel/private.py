@@ -28,15 +28,16 @@ def _unsigned(seeds: Mapping[str, str]) -> bytes:
 class Terms:
     """What an owner agreed to, for the sessions that are made of its rows.
 
-    protocols: that it takes part in (`rooms`); exact: sums without noise; insecure: toy rings;
-    colluders: how many it fears; booked: law of the noise and `SumsSheet.cost` that its account
-    counts, None: all; spend: the run counts from here on; joint_seed: of everybody's seeds, once
-    all have signed the session's sheet with all others of the run; keys: the run's key session,
-    None: of no run.
+    protocols: that it takes part in (`rooms`); exact: sums without noise; alone: of its rows alone;
+    insecure: toy rings; colluders: how many it fears; booked: law of the noise and `SumsSheet.cost`
+    that its account counts, None: all; spend: the run counts from here on; joint_seed: of
+    everybody's seeds, once all have signed the session's sheet with all others of the run; keys:
+    the run's key session, None: of no run.
     """
 
     protocols: tuple[str, ...] = EVERY
     exact: bool = True
+    alone: bool = True
     insecure: bool = True
     colluders: int = 0
     booked: tuple[str, float] | None = None
@@ -68,7 +69,9 @@ class Private:
 
     def __init__(self, account: Any) -> None:
         self._account = account
-        self.terms = Terms(exact=False, insecure=False, booked=("", 0.0), spend=account.spend)
+        self.terms = Terms(
+            exact=False, alone=False, insecure=False, booked=("", 0.0), spend=account.spend
+        )
         self._inside = self._touched = False
 
     @property

@@ -69,7 +69,8 @@ class Run:
         self.name, self.rows, self.views = name, closed(rows), views
         self.signing_key, self.account, self.coins = signing_key, account, coins
         self.private = Private(account)
-        self._randomness, self.terms = randomness, terms or Terms(exact=False, insecure=False)
+        self._randomness = randomness
+        self.terms = terms or Terms(exact=False, alone=False, insecure=False)
         self._order = order_coins(randomness)
         self._peers, self._seed, self.number = peers, new_seed(), secrets.token_hex(16)
         self._opened: list[tuple[Any, Any]] = []  # sheets, sessions: of keys, of rows

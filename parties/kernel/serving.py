@@ -190,8 +190,8 @@ class Serving:
         if asked not in [own for own, _ in self._made_of.values()]:
             raise PolicyError("rows are sealed that a session of this run has, and no others")
         held_out = asked[2]
-        # Of two draws it never tells whether they have the same rows.
-        draw = "" if held_out is None else f"/{held_out.draw}"
+        # Of two draws, or halves of one, it never tells whether they have the same rows.
+        draw = "" if held_out is None else f"/{held_out.draw}/{held_out.judged}"
         return self._of.row_seal(rows, f"{plan}{draw}")
 
     def _open(self, sheet: Any, handle: Handle, stream: str) -> tuple[Handle, bytes | None]:

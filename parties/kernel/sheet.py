@@ -17,11 +17,17 @@ import numpy as np
 from parties.kernel.private import Terms, public_figure
 from protocols.errors import PolicyError
 
-SLACK = 1 + 1e-9  # of two machines' float64
+SLACK = 1 + 1e-9
+"""What rows are held to beyond a bound, for float64."""
+LEEWAY = 1 + 1e-10
+"""How far a bound may be below the longest row, of two machines: less than SLACK, or a sheet's
+could stand one rounding below a row of that length, and the refusal would tell of it."""
 LARGEST = 1e40
 """Of public numbers that rows meet, and 1 / LARGEST the least of those that divide: nothing that is
 made of rows overflows, here or where it is encoded."""
-LEAST_UNITS = 1 << 16  # of a share's deviation: on a coarser grid it costs delta
+LEAST_UNITS = 1 << 30
+"""Of a share's deviation. Rounding to the grid, or what is uniform beside it, moves each number of
+two neighbours up to a unit further apart than `cost` counts, and a coarser grid costs delta."""
 Floor = tuple[str, Callable[[], bool]]
 
 
@@ -88,9 +94,11 @@ def of_rows(
         ("rows", lambda: len(sheet.rows) == len(sheet.roster) and sheet.rows[place] == rows.rows),
         ("rows: of a party", lambda: all(type(n) is int and n > 0 for n in sheet.rows)),
         ("rounds", lambda: type(sheet.rounds) is int and sheet.rounds > 0),
+        # Of fewer columns, one sum would stand beside the noise of several.
+        ("matrix: not square", lambda: is_square(sheet.matrix, rows.num_features)),
         # A refusal of longer rows would tell of one, and so would one of what overflows.
         ("matrix", lambda: bool((np.abs(np.array(sheet.matrix, np.float64)) <= LARGEST).all())),
-        ("bound", lambda: sheet.bound * SLACK >= longest(rows, sheet.matrix, held)),
+        ("bound", lambda: sheet.bound * LEEWAY >= longest(rows, sheet.matrix, held)),
         ("bound: too large", lambda: 0 < sheet.bound <= LARGEST),
         ("gamma", lambda: 0 <= sheet.gamma <= 1 - 2**-20),
     ]
@@ -102,6 +110,7 @@ def of_rows(
     if sheet.law and booked is not None:
         found += [
             ("moves", lambda: sheet.moves * SLACK >= least()),
+            ("moves: nothing", lambda: sheet.moves > 0),
             ("noise: too little", lambda: cost(sheet) <= booked[1] * SLACK),
         ]
     return found
@@ -110,6 +119,11 @@ def of_rows(
 def fits(size: float) -> bool:
     """Whether what rows are multiplied with, or divided by, lets nothing overflow."""
     return 1 / LARGEST <= abs(size) <= LARGEST
+
+
+def is_square(matrix: Sequence[Sequence[float]], features: int) -> bool:
+    """Whether a matrix is none, or maps rows of so many features to such."""
+    return not matrix or np.shape(matrix) == (features, features)
 
 
 def longest(rows: Any, matrix: Sequence[Sequence[float]] = (), held: float = math.inf) -> float:

@@ -3,15 +3,12 @@
 from protocols.gram import errors, slots, words
 from protocols.gram.plan import GramPlan
 from protocols.gram.training import GramCircuit
-from protocols.plan import circuit_words
 from protocols.plan.kinds import CircuitKind
 
 KIND = CircuitKind(
     plan=GramPlan,
-    released=circuit_words.released,
     figures=words.figures,
     facts=words.facts,
-    remarks=circuit_words.remarks,
     slot_bounds=slots.bounds,
     circuit=GramCircuit,
     counts="protocols.gram.counts",

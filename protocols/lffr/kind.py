@@ -4,16 +4,13 @@ from protocols.lffr import errors, slots, words
 from protocols.lffr.home_plan import LffrModelPlan
 from protocols.lffr.plan import LffrPlan
 from protocols.lffr.training import LffrCircuit
-from protocols.plan import circuit_words
 from protocols.plan.kinds import CircuitKind
 from protocols.rows.training import RowsCircuit
 
 KIND = CircuitKind(
     plan=LffrPlan,
-    released=circuit_words.released,
     figures=words.figures,
     facts=words.facts,
-    remarks=circuit_words.remarks,
     slot_bounds=slots.bounds,
     circuit=LffrCircuit,
     counts="protocols.lffr.counts",
@@ -23,10 +20,8 @@ KIND = CircuitKind(
 )
 AT_HOME = CircuitKind(
     plan=LffrModelPlan,
-    released=circuit_words.released,
     figures=words.home_figures,
     facts=words.home_facts,
-    remarks=circuit_words.remarks,
     slot_bounds=slots.at_home,
     circuit=RowsCircuit,
     counts="protocols.model.counts",

@@ -2,7 +2,6 @@
 
 from protocols.model import errors, words
 from protocols.model.plan import ModelPlan
-from protocols.plan import circuit_words
 from protocols.plan.kinds import CircuitKind
 from protocols.rows import slots
 from protocols.rows import words as rows_words
@@ -10,10 +9,8 @@ from protocols.rows.training import RowsCircuit
 
 KIND = CircuitKind(
     plan=ModelPlan,
-    released=circuit_words.released,
     figures=rows_words.figures,
     facts=words.facts,
-    remarks=circuit_words.remarks,
     # Two features share a slot.
     slot_bounds=lambda plan, norm_bound: slots.bounds(plan, norm_bound).paired(),
     circuit=RowsCircuit,

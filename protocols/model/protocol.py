@@ -44,13 +44,23 @@ _COVER = ("cover-keys", "cover-deal", "cover-hold")
 STEPS = (
     _SHARED[second_moment.STEP],
     *(_SHARED[name] for name in (*_CEREMONY, *_COVER)),
-    Step(pads.KEYS, pads.give_key, "keys", "a public key, for pads that cancel in sums"),
+    Step(
+        pads.KEYS,
+        pads.give_key,
+        "keys",
+        "a public key, for pads that cancel in sums",
+        told="who signed which set of key shares",
+        sends="ephemeral key, signed",
+        learns="public",
+    ),
     Step(
         pads.AGREE,
         pads.agree,
         "keys",
         "nothing: you agree on pads with every other party",
         carries=others,
+        told="all signed keys",
+        learns="every pair of parties: a secret",
     ),
     Step(
         model_gradient.KEYS,
@@ -59,6 +69,8 @@ STEPS = (
         "nothing: you receive the joint evaluation keys",
         count=lambda plan: 1 + len(plan.rotation_chunks),
         carries=lambda plan, party: [2, *chunks(plan, party)],
+        told="the joint evaluation keys",
+        learns="they are public",
     ),
     Step(
         model_gradient.STEP,
@@ -71,6 +83,9 @@ STEPS = (
         committed=True,
         noisy=True,
         carries=lambda plan, party: [plan.layout.num_parts] * plan.rounds,
+        told="c0 of the encrypted point; at t = 0 nothing",
+        sends="X o q(w) + label term + noise, under fresh encryption, kernel and pads",
+        learns="nothing (RLWE); the sum over all parties is a ciphertext, a single reply is none",
     ),
     Step(
         model_refresh.STEP,
@@ -80,6 +95,9 @@ STEPS = (
         count=lambda plan: plan.rounds,
         repeats=True,
         carries=lambda plan, party: plan.refreshes,
+        told="c1 of what the update made; everyone's endorsements of the digests",
+        sends="masked decryption share, re-encryption share of T(mask)",
+        learns="nothing (masks)",
     ),
     _SHARED[decrypt.STEP],
 )

@@ -56,10 +56,20 @@ class Kind:
     counts: str = ""
 
 
+def _of_circuits(name: str) -> Callable[[Any], Any]:
+    """Words of `circuit_words`, which plans of opened sums do not load."""
+    return lambda plan: pkgutil.resolve_name(f"protocols.plan.circuit_words:{name}")(plan)
+
+
+_RELEASED, _REMARKS = map(_of_circuits, ("released", "remarks"))
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CircuitKind(Kind):
     """The same under threshold CKKS: bounds on every refresh and on the release are proven."""
 
+    released: Callable[[Any], str] = _RELEASED
+    remarks: Callable[[Any], Iterator[str]] = _REMARKS
     slot_bounds: Callable[[Any, float], SlotBounds]
     circuit: Callable[[Any], Any]
     counts: str

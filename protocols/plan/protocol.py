@@ -66,7 +66,9 @@ class Step:
     leaves, so that a repetition fixes nothing either; alike: everyone is asked the same; noisy:
     the owner adds its noise where the plan has privacy; carries(plan, party): what bytes and
     seconds of its messages grow with, one by one: how many keys, shares or ciphertexts they hold,
-    or how many others a party works for; empty: each as any other.
+    or how many others a party works for; empty: each as any other. told, sends, learns: what a
+    party is asked with, what it answers, and who learns what of that, in the table of README.md;
+    of a reply that is fixed first, of its opening.
     """
 
     name: str
@@ -84,6 +86,9 @@ class Step:
     alike: bool = True
     noisy: bool = False
     carries: Callable[[Any, int], Sequence[int]] = lambda plan, party: ()
+    told: str = "nothing"
+    sends: str = "nothing"
+    learns: str = "nothing"
 
     def turns(self, plan: Any) -> Iterator[tuple[str, ...]]:
         """Names of its messages in a run, those that belong together in one."""

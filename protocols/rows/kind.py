@@ -1,6 +1,5 @@
 """What is known of plans on encrypted rows."""
 
-from protocols.plan import circuit_words
 from protocols.plan.kinds import CircuitKind
 from protocols.rows import errors, slots, words
 from protocols.rows.plan import RowsPlan
@@ -8,10 +7,8 @@ from protocols.rows.training import RowsCircuit
 
 KIND = CircuitKind(
     plan=RowsPlan,
-    released=circuit_words.released,
     figures=words.figures,
     facts=words.facts,
-    remarks=circuit_words.remarks,
     slot_bounds=slots.bounds,
     circuit=RowsCircuit,
     counts="protocols.rows.counts",

@@ -61,6 +61,9 @@ STEPS = (
         "nothing: you open the sum again that your rows are whitened by",
         asked=lambda plan: plan.whitens,
         alike=False,
+        told="signed replies of the run that summed it",
+        sends="nothing; it opens the sum again",
+        learns="everyone: a sum that is public",
     ),
     Step(
         "commit-keys",
@@ -68,8 +71,19 @@ STEPS = (
         "keys",
         "a digest of public key material, signed",
         alike=False,
+        told="all seeds",
+        sends="digest of what `keys` will send, signed",
     ),
-    Step("keys", keygen.open_keys, "keys", _KEYS),
+    Step(
+        "keys",
+        keygen.open_keys,
+        "keys",
+        _KEYS,
+        told="all digests",
+        sends="b_p = -a s_p + e; h0 = -a' u_p + P s_p g + e0 and h1 = a' s_p + e1; "
+        "the set of digests, signed",
+        learns="nothing (RLWE)",
+    ),
     Step(
         "public-shares",
         keygen.add_shares,
@@ -77,6 +91,9 @@ STEPS = (
         "nothing: you add up the joint public key from everyone's shares",
         count=lambda plan: len(plan.member_chunks),
         carries=lambda plan, party: [len(names) for names in plan.member_chunks],
+        told="the b_p of some parties",
+        sends="nothing; it checks and adds them",
+        learns="the joint public key is public",
     ),
     Step(
         "rotations",
@@ -85,14 +102,29 @@ STEPS = (
         _KEYS,
         count=lambda plan: len(plan.rotation_chunks),
         carries=chunks,
+        told="nothing new: indices follow from the plan",
+        sends="one b_p per rotation",
+        learns="nothing (RLWE)",
     ),
-    Step("relinearise", keygen.relinearise, "keys", _KEYS, committed=True, endorsed=False),
+    Step(
+        "relinearise",
+        keygen.relinearise,
+        "keys",
+        _KEYS,
+        committed=True,
+        endorsed=False,
+        told="H0, H1: the sums of h0, h1",
+        sends="t_p = s_p H0 + (u_p - s_p) H1 + e2; u_p is forgotten",
+        learns="nothing (RLWE, circular), if H0 and H1 are these sums",
+    ),
     Step(
         "cover-keys",
         cover.give_key,
         "keys",
         "a public key, for shares that others encrypt for you",
         asked=_has_cover,
+        sends="ephemeral key, signed",
+        learns="public",
     ),
     Step(
         "cover-deal",
@@ -101,6 +133,9 @@ STEPS = (
         "shares of your key share, each encrypted for one other party",
         asked=_has_cover,
         carries=others,
+        told="all signed keys",
+        sends="shares of s_p, each sealed for one other party",
+        learns="any t parties together: s_p",
     ),
     Step(
         "cover-hold",
@@ -110,6 +145,8 @@ STEPS = (
         asked=_has_cover,
         alike=False,
         carries=others,
+        told="the others' sealed shares",
+        learns="the same",
     ),
     Step(
         "commit-rows",
@@ -118,6 +155,8 @@ STEPS = (
         "a digest of your encrypted rows, signed",
         shows_rows=True,
         carries=_encrypted,
+        told="who signed which set of digests",
+        sends="digest of what `contribute` will send, signed",
     ),
     Step(
         "contribute",
@@ -126,6 +165,9 @@ STEPS = (
         "your rows, encrypted under the joint key",
         noisy=True,
         carries=_encrypted,
+        told="all digests",
+        sends="encrypted rows or Gram sums, with noise; the set of digests, signed",
+        learns="nothing (RLWE)",
     ),
     Step(
         "confirm",
@@ -134,6 +176,8 @@ STEPS = (
         "nothing: you see that all parties were told the same",
         repeats=True,
         silent=True,
+        told="who signed which set of digests",
+        learns="that all were told the same",
     ),
     Step(
         "refresh",
@@ -144,6 +188,9 @@ STEPS = (
         repeats=True,
         committed=True,
         carries=lambda plan, party: plan.refreshes,
+        told="c1 of the gradient's terms; endorsements of what was opened last",
+        sends="masked decryption share, re-encryption share of T(mask)",
+        learns="nothing (masks of some 175 bits)",
     ),
     Step(
         "decrypt",
@@ -153,6 +200,9 @@ STEPS = (
         repeats=True,
         opens=True,
         committed=True,
+        told="c1 of the masked model; endorsements of the last refresh",
+        sends="flooded partial decryption",
+        learns="coordinator: the model",
     ),
 )
 

@@ -12,7 +12,8 @@ is made, in the whole life of a secret, restarts included, unless:
       other parties, u and u - s are one group. The lemma "two secrets" alone may use it for two.
 (ii)  an element that the coordinator sent is used by a lemma's exception alone, under a label that
       is answered once.
-(iii) a pad enters one masked sample; each output of its map has an element of its own.
+(iii) a pad enters one masked sample, or as a coefficient of a secret's sharing one for each
+      receiver; each output of its map has an element of its own.
 (iv)  every sample has an error of its own, or a pad.
 
 Elements named "received" are the coordinator's word: c1, H0, H1. The ledger does not check them.

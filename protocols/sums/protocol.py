@@ -20,13 +20,24 @@ from protocols.sums import plan as gradients
 from protocols.sums.plan import GradientPlan
 
 STEPS = (
-    Step("mask-keys", setup.give_key, "keys", "a public key, for masks that cancel in the sum"),
+    Step(
+        "mask-keys",
+        setup.give_key,
+        "keys",
+        "a public key, for masks that cancel in the sum",
+        told="all seeds",
+        sends="ephemeral key, signed",
+        learns="public",
+    ),
     Step(
         "opening-key",
         setup.give_opening,
         "keys",
         "your masked part of the key that opens sums, never a single part",
         carries=lambda plan, party: (len(plan.members) - 1,),
+        told="all signed keys",
+        sends="s_p under masks that cancel",
+        learns="coordinator: sum_p s_p",
     ),
     Step(
         "round",
@@ -37,6 +48,9 @@ STEPS = (
         shows_rows=True,
         opens=True,
         noisy=True,
+        told="the point",
+        sends="encrypted contribution + noise share",
+        learns="coordinator: the noisy sum",
     ),
 )
 

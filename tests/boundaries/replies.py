@@ -331,6 +331,7 @@ def _holding(session: Session) -> Session:
 def _with_sites(session: Session) -> Session:
     for party in session.parties.values():
         party._policy = replace(party._policy, site_tables=True)
+        party.run.terms = party._policy.terms()
     return session
 
 

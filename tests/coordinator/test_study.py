@@ -166,6 +166,16 @@ def test_curves_and_a_cox_model_are_those_of_a_simulation(
     assert path.parent.name == asked_for[0] and told["EXACT SUMS"]
 
 
+def test_private_curves_are_in_the_ledgers(clinics: Hospitals) -> None:
+    path, found = deployed.survival(folder_of(clinics, True), epsilon=8.0)
+    told = json.loads(path.read_text())
+    assert told["privacy"]["epsilon"] <= 8 and "EXACT SUMS" not in told
+    (curve,) = found.curves.values()
+    assert (curve.reached or 0) > 20 and (path.parent / "survival.svg").is_file()
+    for name in NAMES:
+        assert 0.97 * 8 < clinics.agents.ledger(name).spent("rows").epsilon <= 8 * (1 + 1e-9)
+
+
 def test_survival_needs_a_schema_of_stays_and_consent(clinics: Hospitals) -> None:
     with pytest.raises(ParameterError, match="exact sums"):
         deployed.cox(folder_of(clinics, True), epsilon=1.0)

@@ -21,14 +21,17 @@ from typer.testing import CliRunner
 from ciphercohort.cli.app import app
 from ciphercohort.verify.folder import verify_run
 from parties.reader.infer import infer_schema
+from protocols.plan.protocol import PROTOCOLS, protocol
 from tests.support.scripts import ROOT, load
 
 notebooks = load("scripts/run_notebook.py")
+steps = load("scripts/step_tables.py")
 DOCS = ROOT / "docs"
 TEXTS = [*sorted(DOCS.rglob("*.md")), *(ROOT / f"{n}.md" for n in ("README", "SECURITY"))]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # What the tests shorten; the tutorial says so.
 SHORTER = {"simulate": ["--profile", "fast-insecure"], "plan": ["--no-timing"]}
+FEW = ["--iterations", "4"]  # of those on a toy ring, where only the promise is looked at
 
 
 def blocks(page: Path) -> list[tuple[str, str]]:
@@ -71,6 +74,26 @@ def test_every_command_of_a_page_exists() -> None:
         parse(cohort, words)
     with pytest.raises(click.UsageError, match="--partys"):
         parse(cohort, ["simulate", "--partys", "3"])
+
+
+# -- steps of protocols ---------------------------------------------------------------------------
+
+
+def test_tables_of_steps_are_the_protocols() -> None:
+    page = steps.PAGE.read_text(encoding="utf-8")
+    assert steps.renewed(page) == page, "python scripts/step_tables.py --write"
+    for name in PROTOCOLS:
+        for step in protocol(name).steps:
+            last = list(steps.rows(step))[-1]
+            assert page.count(f"| {' | '.join(last)} |") >= 1 and last[2:] != ("nothing",) * 3
+    assert steps.renewed(page.replace("| `keys` |", "| `key` |")) == page
+
+
+def test_files_that_the_protocols_page_names_are_there() -> None:
+    named = re.findall(r"`([a-z_0-9/]+(?:\.py|/))`", steps.PAGE.read_text(encoding="utf-8"))
+    assert len(named) > 60
+    rooms = [ROOT, ROOT / "protocols", ROOT / "protocols/rows"]  # the last: files of every room
+    assert [name for name in named if not any((room / name).exists() for room in rooms)] == []
 
 
 # -- what claims an epsilon -----------------------------------------------------------------------
@@ -138,7 +161,7 @@ def public_tables(folder: Path) -> None:
 def test_whatever_claims_an_epsilon_keeps_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Run on a toy ring, certificate and check of the folder say satisfied.
+    """Run on a toy ring for a few iterations, certificate and check of the folder say satisfied.
 
     Every third command; with COHORT_SLOW=1 all.
     """
@@ -154,7 +177,7 @@ def test_whatever_claims_an_epsilon_keeps_it(
         ]
         placed += [] if "--out" in words else ["--out", out]
         fast = "--profile" in words or "secure-aggregation" in words
-        toy = [] if fast else SHORTER["simulate"]
+        toy = [] if fast else [*SHORTER["simulate"], *FEW]
         done = CliRunner().invoke(app, [*map(str, placed), *toy])
         if words[-1] == "runs/second":
             assert "exceeds the budget 0.5" in " ".join(done.output.split()), "docs/budgets.md"
@@ -193,7 +216,7 @@ def test_the_tutorial_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.Monk
 # -- notebooks ------------------------------------------------------------------------------------
 
 SMALL: dict[str, dict[str, Any]] = {
-    "consortium": {"PROFILE": "fast-insecure", "ROWS": 2_000, "EPSILON": 10.0},
+    "consortium": {"PROFILE": "fast-insecure", "ROWS": 500, "EPSILON": 20.0},
     "noise": {"PARTIES": (1, 2), "SEEDS": 1},
 }
 

@@ -19,6 +19,16 @@ def test_a_room_that_grows_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     assert any("parties/kernel has" in each for each in rooms.problems())
 
 
+@pytest.mark.parametrize("over", ["", "for a reason"])
+def test_a_budget_that_is_missed_has_its_reason_and_only_that(
+    monkeypatch: pytest.MonkeyPatch, over: str
+) -> None:
+    lines = 10**9 if over else 1
+    budget = rooms.Budget(lines, ("protocols", "protocols/*"), over)
+    monkeypatch.setattr(rooms, "BUDGETS", {"protocols": budget})
+    assert any(each.startswith("protocols: a reason is due") for each in rooms.problems())
+
+
 def test_a_circle_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = {"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}
     monkeypatch.setattr(rooms, "modules", lambda: dict.fromkeys(graph, Path()))

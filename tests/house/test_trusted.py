@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 TRUSTED = Trusted.of(ROOT)
 README = (ROOT / "parties/kernel/README.md").read_text()
 MOST_LINES = 10800
-OF_PROTOCOLS = {"encrypted-rows": 5100, "encrypted-model": 6150, "secure-aggregation": 5450}
+OF_PROTOCOLS = {"encrypted-rows": 5100, "encrypted-model": 6160, "secure-aggregation": 5510}
 """The goal is 5,500 of each."""
 
 

@@ -120,7 +120,7 @@ def no_pads_after_the_end(kernel: Any) -> bool:
     return model.fails(PolicyError, lambda: pads.pad("x", party.context.primes[:3], 4))
 
 
-BOUND = "lambda: sheet.bound * SLACK >= longest(rows, sheet.matrix, held)"
+BOUND = "lambda: sheet.bound * LEEWAY >= longest(rows, sheet.matrix, held)"
 FLOORS: dict[str, tuple[Any, str, str, Callable[[Any], bool]]] = {
     "bound of rows": (rows_session, BOUND, "lambda: True", a_bound_of_rows_is_the_schemas),
     "bound of a model": (model_session, BOUND, "lambda: True", a_bound_of_a_model_is_the_schemas),

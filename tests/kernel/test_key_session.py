@@ -270,8 +270,9 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
         lambda k: refused(k, coordinates=9),
     ),
     "flooding": (
-        "lambda: min(sheet.shown_error, sheet.error) >= least", TRUE,
-        lambda k: refused(k, error=0.9 * rounding_std(TOY, 4)) and refused(k, shown_error=0.0),
+        "lambda: all(least <= e < inf for e in errors)", TRUE,
+        lambda k: refused(k, error=0.9 * rounding_std(TOY, 4)) and refused(k, shown_error=0.0)
+        and refused(k, error=float("nan")),
     ),
     "decryptions": (
         "lambda: sheet.decryptions >= self.decryptions", TRUE,

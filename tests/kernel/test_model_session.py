@@ -25,7 +25,7 @@ from parties.kernel.model import session as model_session
 from parties.kernel.model.columns import Columns
 from parties.kernel.model.pads import Pads
 from parties.kernel.model.session import Alone, ModelSession
-from parties.kernel.model.sheet import ModelSheet
+from parties.kernel.model.sheet import ModelSheet, TraceMap
 from parties.kernel.private import Private, Terms
 from parties.kernel.sheet import cost
 from protocols.ckks import residues as rns
@@ -35,6 +35,7 @@ from protocols.ckks.context import CONJUGATION
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
 from protocols.errors import CohortError, MessageError, ParameterError, PolicyError
+from protocols.exchange.body import Body
 from protocols.model import minibatch
 from protocols.privacy.laws.seeded import SeededRandomness
 from tests.kernel.mutants import mutant
@@ -61,8 +62,8 @@ SHEET = ModelSheet(
     moves=1.5,
     law="gaussian",
     honest=3,
-    bits=30,
-    units=1 << 24,
+    bits=37,
+    units=1 << 31,
 )
 BOOKED = cost(SHEET)
 VIEW = "v" * 64
@@ -398,6 +399,18 @@ def keys_are_of_this_ring(kernel: Any) -> bool:
     return all(bad_half)
 
 
+def maps_are_of_its_columns(kernel: Any) -> bool:
+    """Elsewhere a mask would fill the primes, and a steered c1 show all of a key."""
+    party, own = made(kernel), (COLUMNS.block_size, COLUMNS.period)
+
+    def is_refused(columns: int, period: int) -> bool:
+        maps = [TraceMap(columns, period, 1.0)]
+        return fails(PolicyError, lambda: party.session.refresh(maps, "refresh/0", Body()))
+
+    others = ((own[0], N // 2), (own[0] * 2, own[1] // 2), (own[0] * 2, own[1]))
+    return all(is_refused(*other) for other in others) and not is_refused(*own)
+
+
 def slots_are_of_this_ring(kernel: Any) -> bool:
     wide = replace(COLUMNS, num_slots=2 * COLUMNS.num_slots)
     party = Watched(replace(SHEET, columns=wide), kernel)
@@ -525,7 +538,7 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
     "some noise": (
         "lambda: type(sheet.units) is int and sheet.units >= LEAST_UNITS", TRUE,
         lambda k: refused(k, {"booked": None}, units=0)
-        and refused(k, units=1 << 10, bits=SHEET.bits - 14),
+        and refused(k, units=1 << 29, bits=SHEET.bits - 2),
     ),
     "shares of colluders": (
         "lambda: 1 <= sheet.honest <= most", TRUE,
@@ -544,7 +557,7 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
     ),
     "noise as booked": (
         "lambda: cost(sheet) <= booked[1] * SLACK", TRUE,
-        lambda k: refused(k, rounds=ROUNDS + 1) and refused(k, units=SHEET.units - (1 << 14)),
+        lambda k: refused(k, rounds=ROUNDS + 1) and refused(k, units=SHEET.units - (1 << 21)),
     ),
     "rounds rise": ("max(0, first) <= t < last", "0 <= t < last", rounds_rise),
     "whole rounds": ("type(t) is not int or", "", rounds_rise),
@@ -586,6 +599,10 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
     "ring of slots": (
         "if keys.context.params.num_slots != self._sheet.columns.num_slots:", "if False:",
         slots_are_of_this_ring,
+    ),
+    "maps of a refresh": (
+        "if any((m.columns, m.period) != (columns.block_size, columns.period) for m in maps):",
+        "if False:", maps_are_of_its_columns,
     ),
     "pads": (
         "rns.add(pad, subring.reduced(own[part], low), low)", "subring.reduced(own[part], low)",

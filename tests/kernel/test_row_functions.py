@@ -57,10 +57,11 @@ OF_LABEL += [
 COX: dict[str, Any] = {"theta": (0.3, -2.0), "columns": (0, 1), "bins": 3, "row_norm": NORM}
 OF_STAY: list[RowFunction] = [
     *(
-        Lifetimes(bins=5, recorded=recorded, late=late, groups=groups)
+        Lifetimes(bins=5, recorded=recorded, late=late, groups=groups, factored=factored)
         for recorded in (False, True)
         for late in (False, True)
         for groups in ((), (0, 2))
+        for factored in (False, True)
     ),
     *(
         RiskSets(recorded=False, late=late, strata=strata, **COX)

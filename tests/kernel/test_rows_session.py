@@ -48,8 +48,8 @@ SHEET = RowsSheet(
     moves=1.0,
     law="gaussian",
     honest=3,
-    bits=30,
-    units=1 << 28,
+    bits=33,
+    units=1 << 31,
 )
 BOOKED = cost(SHEET)
 PLACES = np.concatenate([np.arange(1, 1 + ROWS * D), np.zeros(SLOTS - ROWS * D)]).astype(np.int32)
@@ -268,7 +268,7 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
     ),
     "noise as booked": (
         "lambda: cost(sheet) <= booked[1] * SLACK", TRUE,
-        lambda k: refused(k, units=1 << 27),
+        lambda k: refused(k, units=1 << 30),
     ),
     "once": ("if self.is_over:", "if False:", it_is_once),
     "over at once": (

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.linalg import sqrtm
 
 from parties.kernel.integers import symmetric
 from parties.kernel.sums.study import described, hazards, lifetimes
@@ -68,6 +69,16 @@ def life_tables(module: Any) -> None:
                 if at_risk[0]:
                     table[group, at_risk[0] - 1, 2] += 1
         np.testing.assert_array_equal(found, table)
+
+
+def factored(module: Any) -> None:
+    """A root of suffix sums, twice, on counts by group and event."""
+    common = {"bins": 8, "recorded": True, "late": True, "groups": (3,)}
+    plain = lifetimes.Lifetimes(**common).exact_sum(X, STAY, "a").values.reshape(2, 8, 3)
+    root = sqrtm(np.triu(np.ones((8, 8)))).real  # by Schur's method
+    found = module.Lifetimes(**common, factored=True).exact_sum(X, STAY, "a").values
+    due = np.einsum("kj,gjs->gks", root, plain)
+    np.testing.assert_allclose(found.reshape(due.shape), due, atol=ROWS * 2.0**-36 + 1e-7)
 
 
 def risk_sets(module: Any) -> None:
@@ -136,6 +147,7 @@ def residuals(module: Any) -> None:
 CHECKS: list[tuple[Callable[[Any], None], Any]] = [
     (description, described),
     (life_tables, lifetimes),
+    (factored, lifetimes),
     (risk_sets, hazards),
     (residuals, hazards),
 ]
@@ -159,6 +171,9 @@ def test_sums_are_those_over_rows(check: Callable[[Any], None], module: Any) -> 
         (life_tables, lifetimes, "(np.floor(time * self.bins + NEAR) - 1)", "self.exit(time)"),
         (life_tables, lifetimes, "np.ceil(time * self.bins - NEAR) - 1", "time * self.bins"),
         (life_tables, lifetimes, "(group[entered], ", "(0 * group[entered], "),
+        (factored, lifetimes, "(2 * odd)", "(2 * odd + 1)"),
+        (factored, lifetimes, "np.convolve(own[::-1], root)[: self.bins]", "own[::-1]"),
+        (factored, lifetimes, "for own in group_counts.T", "for own in group_counts.T[:2]"),
         (risk_sets, hazards, "(enter >= 0, 0, enter, -1)", "(enter >= 0, 0, enter, 1)"),
         (risk_sets, hazards, "(dies, 1, leave, 1)", "(leave >= 0, 1, leave, 1)"),
         (risk_sets, hazards, "of_each(own, w)", "of_each(own, w * w)"),

@@ -19,12 +19,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parties.kernel.integers.exact import Exact
-from parties.kernel.private import Private, Terms
+from parties.kernel.private import HiddenError, Private, Terms
 from parties.kernel.sums import session as sums_session
 from parties.kernel.sums.gradients import Gradients
 from parties.kernel.sums.integer_sums import PartSum
+from parties.kernel.sums.row_functions import OwnCode
 from parties.kernel.sums.session import SumsSession
 from parties.kernel.sums.sheet import SumsRound, SumsSheet
+from parties.kernel.sums.tables import Judged
 from protocols.aggregate import parameters
 from protocols.aggregate.choice import choose
 from protocols.errors import CohortError, MessageError, ParameterError, PolicyError
@@ -163,6 +165,35 @@ def no_row_is_longer_than_the_sheet_says(kernel: Any) -> bool:
     return fails(PolicyError, party.round) or not party.kinds("left")
 
 
+def own_code_holds_rows_to_a_bound(kernel: Any) -> bool:
+    party = Watched(replace(SHEET, row_function=OwnCode(clip=BOUND).fields()), kernel).begin()
+    exact = party.exact
+    party.round(0)
+    party.exact = lambda *asked: replace(exact(*asked), most=None)  # type: ignore[method-assign]
+    with suppress(PolicyError, HiddenError):
+        party.round(1)
+    return len(party.kinds("left")) == 1
+
+
+def tables_of_one_are_agreed_to(kernel: Any) -> bool:
+    """Its own, and that of all others, which with the whole is its own as well."""
+    function = Judged(
+        model="logistic", weights=((1.0, -1.0),), bins=2, width=1.0, centre=0.0, exact=True,
+        row_norm=1.0,
+    )  # fmt: skip
+
+    def is_refused(sites: tuple[str, ...], alone: bool = False) -> bool:
+        fields = replace(function, sites=sites).fields()
+        return refused(kernel, {"exact": True, "alone": alone}, row_function=fields, **UNAGREED)
+
+    asked = {sites: is_refused(sites) for sites in ((), ("b",), ("b", "c"), ("a",), ("b", "a"))}
+    return (
+        [*asked.values()] == [False] * 3 + [True] * 2
+        and is_refused(("b", "c", "d"))
+        and not is_refused(("a",), alone=True)
+    )
+
+
 def points_are_of_this_run(kernel: Any) -> bool:
     party = Watched(kernel=kernel).begin()
     bad = [np.full(LENGTH, np.nan), np.full(LENGTH, np.inf), np.zeros(LENGTH + 1), np.zeros((1, 2))]
@@ -253,6 +284,17 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
     "spent first": ("        self._terms.spend()\n", "", the_account_is_spent_first),
     "norm of rows": (
         "if most is not None and", "if False and", no_row_is_longer_than_the_sheet_says,
+    ),
+    "bound of own code": (
+        "if most is None and self._function.kind == OwnCode.kind:", "if False:",
+        own_code_holds_rows_to_a_bound,
+    ),
+    "its own table": (
+        "if alone and not self._terms.alone:", "if False:", tables_of_one_are_agreed_to,
+    ),
+    "the others' tables": (
+        "name in sites or (sites and {*dict(sheet.roster)} - sites == {name})", "name in sites",
+        tables_of_one_are_agreed_to,
     ),
     "finite point": (" or not np.isfinite(point).all()", "", points_are_of_this_run),
     "length of a point": ("point.shape != (self._sheet.length,) or", "", points_are_of_this_run),

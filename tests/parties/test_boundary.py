@@ -93,8 +93,8 @@ class Ledger:
 
     def __getattr__(self, kind: str) -> Callable[..., Any]:
         def note(*_: Any, **__: Any) -> Any:
-            self.kinds.append(kind)
-            return kind in ("has", "is_open") or "entry"
+            self.kinds.append("reserve" if kind == "reserved" else kind)
+            return ("run", "entry") if kind == "reserved" else kind in ("has", "is_open") or "entry"
 
         return note
 

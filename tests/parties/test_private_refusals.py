@@ -376,8 +376,7 @@ PLANS: dict[str, tuple[Callable[[], Any], Callable[[dict[str, Any], int], None]]
     "rows": (
         lambda: make_plan(update=QUADRATIC),
         lambda fields, rounds: fields["update"].update(rounds=rounds)),
-    "gram": (
-        test_gram_plan.make_plan, lambda fields, rounds: fields.update(rounds=rounds)),
+    "gram": (test_gram_plan.make_plan, lambda fields, rounds: fields.update(rounds=rounds)),
     "lffr": (lffr_cases.make_plan, lambda fields, rounds: fields.update(rounds=rounds)),
 }  # fmt: skip
 

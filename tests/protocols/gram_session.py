@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, partial, reduce
+from functools import partial, reduce
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,8 +24,8 @@ from protocols.steps import decrypt
 from protocols.steps.contribute import contribution
 from sims.gram_twin import run_gram_twin
 from tests.support.exact import product
-from tests.support.helpers import Floats, drive, party_names
-from tests.support.joint import JointKeys, Uncommitted, refreshing, run_ceremony, uncommitted
+from tests.support.helpers import Floats, drive, party_names, relative_error
+from tests.support.joint import Uncommitted, keys_of, refreshing, uncommitted
 from tests.support.masked import refresh_shares
 
 LEVELS = 4
@@ -71,14 +71,6 @@ def split(task: GramTask, x: Floats, y: Floats) -> list[GramSums]:
     return [GramSums.of(x[owner == k], y[owner == k]) for k in range(len(task.names))]
 
 
-@cache
-def gram_keys(parties: int, ckks: CkksParameters, rotations: tuple[int, ...]) -> JointKeys:
-    """One ceremony."""
-    tag = f"gram-{parties}-{ckks.ring_dim}-{ckks.depth}-{hash(rotations)}"
-    context, seed = CkksContext(ckks, tag), tag.encode()[:32].ljust(32, b".")
-    return run_ceremony(context, seed, parties, rotations)
-
-
 @dataclass(frozen=True)
 class GramRun:
     """weights: decrypted without flooding; slots: all of them; message: their polynomial's
@@ -93,7 +85,7 @@ class GramRun:
 
 def run_encrypted(task: GramTask, sums: Sequence[GramSums]) -> GramRun:
     """Contribute, train, refresh, decrypt exactly; sums: one per party."""
-    keys = gram_keys(len(task.names), task.ckks, task.layout.rotations)
+    keys = keys_of(len(task.names), task.ckks, task.layout.rotations)
     keys.forget()
     context, evaluator = keys.context, gram_evaluator(keys.context, task)
     plan: Any = SimpleNamespace(
@@ -131,10 +123,6 @@ def run_encrypted(task: GramTask, sums: Sequence[GramSums]) -> GramRun:
     for name in task.names:
         message = rns.add(message, product(c1, keys.secrets[name][: len(low)], low), low)
     return GramRun(task.layout.read_heads(slots), slots, message, context, tuple(refreshed))
-
-
-def relative_error(values: Floats, expected: Floats) -> float:
-    return float(np.abs(values - expected).max() / np.abs(expected).max())
 
 
 def check_against_twin(task: GramTask, least: float) -> None:

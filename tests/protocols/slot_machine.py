@@ -18,7 +18,6 @@ from protocols.ckks.circuits.packing import Layout
 from protocols.ckks.circuits.rows import REFRESH_LEVEL
 from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.parameters import CkksParameters
-from protocols.gram.plan import GramPlan
 from protocols.rows.protocol import circuit_of
 from tests.support.helpers import Floats
 
@@ -128,7 +127,7 @@ def _finish(training: Generator[Any, Any, EncryptedVector]) -> Floats:
 
 def packed(plan: Any, shards: Shards, noises: Sequence[Floats]) -> tuple[Evaluator, Any]:
     """Whom to evaluate it with, and what `Circuit.collect` would give."""
-    circuit, layout = circuit_of(plan), None if isinstance(plan, GramPlan) else plan.layout
+    circuit, layout = circuit_of(plan), None if plan.kind == "gram" else plan.layout
     evaluator = circuit.evaluator(SlotContext(plan.ckks))  # type: ignore[arg-type]
     parts = [
         packed_slots(plan, name, *shard, noise)

@@ -6,7 +6,17 @@ import argparse
 import json
 import sys
 
-from tests.rooms.rooms import TABLE, circles, crowded, is_product, problems, rooms, table
+from tests.rooms.rooms import (
+    BUDGETS,
+    TABLE,
+    circles,
+    crowded,
+    is_product,
+    problems,
+    rooms,
+    spent,
+    table,
+)
 
 
 def main() -> int:
@@ -23,7 +33,10 @@ def main() -> int:
         print(f"{name:30}{room.lines:8,}{most:>9}{room.modules:9,}")
     whole = sum(room.lines for name, room in found.items() if is_product(name))
     print(f"{'product':30}{whole:8,}")
-    print(f"folders with many entries: {crowded() or 'none'}")
+    print(f"\n{'budget':30}{'lines':>8}{'meant':>9}")
+    for name, budget in BUDGETS.items():
+        print(f"{name:30}{spent(budget, found):8,}{budget.lines:9,}  {budget.over}".rstrip())
+    print(f"\nfolders with many entries: {crowded() or 'none'}")
     print(f"import circles: {[*circles()] or 'none'}")
     wrong = [*problems()]
     print(*wrong, sep="\n")

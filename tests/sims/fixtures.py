@@ -12,6 +12,7 @@ import pytest
 from ciphercohort.results.result import RunResult
 from tests.sims.fake_run import finished_run
 from tests.sims.model_runs import RUNS, Run, Tables, cohort, make_counts, make_frame
+from tests.support.pictures import drawn
 
 
 @pytest.fixture(scope="session")
@@ -50,7 +51,8 @@ def runs(tables: Tables, counts: Tables) -> Any:
     def made(name: str) -> Run:
         own = counts if name == "poisson" else tables
         out = own.train.with_name(name)
-        result = own.simulate(*RUNS[name].split(), "--out", out, "--keep-messages", "--json")
+        with drawn():
+            result = own.simulate(*RUNS[name].split(), "--out", out, "--keep-messages", "--json")
         assert result.exit_code == 0, result.stderr
         return Run(out, json.loads(result.stdout), result.stderr, own)
 

@@ -96,6 +96,11 @@ def make_link(degree: int) -> Polynomial:
     return sigmoid_approximation(degree, RADIUS).polynomial
 
 
+def relative_error(values: Floats, expected: Floats) -> float:
+    """Of the value that is furthest away, relative to the largest."""
+    return float(np.abs(values - expected).max() / np.abs(expected).max())
+
+
 def make_data(rows: Sequence[int], features: int, seed: int) -> list[tuple[Floats, Floats]]:
     """(rows in [-1, 1] with the bias last, labels) of each party."""
     rng = np.random.default_rng(seed)

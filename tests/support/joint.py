@@ -88,6 +88,14 @@ def joint_keys(parties: int, depth: int, ring_dim: int) -> JointKeys:
     return run_ceremony(context, seed, parties, tuple(rotations))
 
 
+@cache
+def keys_of(parties: int, ckks: CkksParameters, rotations: tuple[int, ...]) -> JointKeys:
+    """One ceremony."""
+    tag = f"keys-{parties}-{ckks.ring_dim}-{ckks.depth}-{hash(rotations)}"
+    context, seed = CkksContext(ckks, tag), tag.encode()[:32].ljust(32, b".")
+    return run_ceremony(context, seed, parties, rotations)
+
+
 def run_ceremony(
     context: CkksContext, seed: bytes, parties: int, rotations: tuple[int, ...]
 ) -> JointKeys:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -343,11 +344,12 @@ class KeySession:
         # From the table of what is secure, whoever made the object.
         _ = CkksParameters(**asdict(params))
         shown, least = sheet.shown, rounding_std(params, len(sheet.roster))
+        errors = sheet.shown_error, sheet.error
         return [
             ("ring: a toy, not agreed to", lambda: params.security_bits > 0 or terms.insecure),
             ("refreshes", lambda: all(type(n) is int and n >= 0 for n in sheet.refreshes)),
             ("shown", lambda: bool(shown) and {*shown} < {*range(sheet.coordinates)}),
             ("coordinates", lambda: sheet.coordinates in (params.ring_dim, params.num_slots)),
-            ("errors: below a rescaling's", lambda: min(sheet.shown_error, sheet.error) >= least),
+            ("errors: below a rescaling's", lambda: all(least <= e < inf for e in errors)),
             ("decryptions", lambda: sheet.decryptions >= self.decryptions),
         ]

@@ -10,6 +10,7 @@ import numpy as np
 from parties.kernel.rows.curvature import LIFT, curvature_share
 from parties.kernel.rows.packed import HELD, Array, hold_rows
 from parties.kernel.rows.sheet import RowsSheet
+from protocols.errors import PolicyError
 
 __all__ = ["HELD", "least_move", "noise_size", "shapes", "values"]
 
@@ -38,6 +39,8 @@ def values(
     Shapes (rows, d, c), three times, and (T, d, c), with a curvature (1, d, c).
     """
     hold_rows(sheet, rows, targets)
+    if targets.shape[1:] != (sheet.num_outputs,):
+        raise PolicyError(f"num_outputs={sheet.num_outputs} is not this party's")
     factors = (0.5 - targets) / sheet.start
     repeated = np.repeat((sheet.scale * rows)[:, :, None], factors.shape[1], axis=2)
     terms = repeated * factors[:, None, :]

@@ -284,10 +284,12 @@ class ModelSession:
         maps: of the step's ciphertexts, whose c1 are what is asked; see `protocols.steps.locks`.
 
         Raises:
-            PolicyError: the sheet has no such refresh, it is over, or pads are due. MessageError:
-                malformed.
+            PolicyError: the sheet has no such refresh, it is over, or pads are due; a map is of
+                other columns: its mask would fill the primes elsewhere. MessageError: malformed.
         """
-        keys = self._held
+        keys, columns = self._held, self._sheet.columns
+        if any((m.columns, m.period) != (columns.block_size, columns.period) for m in maps):
+            raise PolicyError("a map of this refresh is of other columns than the run's")
         lock, words = self._pads.lock(asked_for(step, asked, keys.covering), keys.missing)
         shares = partial(keys.shares, drawn=masks.drawn, of_model=True)
         reply = answers.refresh(keys.context, shares, maps, step, asked)
@@ -459,10 +461,13 @@ def check(
     columns, parties = sheet.columns, len(sheet.roster)
 
     def least() -> float:
-        """Twice the largest label term at the zero model."""
+        """Twice the largest label term at the zero model, p(0) = 1/2 or another one."""
         labels = np.array([1.0] if sheet.signed else [0.0, 1.0])
-        slopes = circuit.known(sheet.link, sheet.radius, 0, labels, np.zeros(1))
-        return 2 * float(np.abs(slopes).max()) * math.sqrt(columns.num_outputs) * sheet.bound
+        ends, middle = (
+            float(np.abs(circuit.known(link, sheet.radius, 0, labels, np.zeros(1))).max())
+            for link in (sheet.link, (0.5,))
+        )
+        return 2 * max(ends, middle) * math.sqrt(columns.num_outputs) * sheet.bound
 
     floors: list[Floor] = [
         ("columns", lambda: columns.num_features == rows.num_features),

@@ -55,9 +55,12 @@ def shapes(sheet: RowsSheet, rows: int) -> Sequence[tuple[int, ...]]:
 
 
 def least_move(sheet: RowsSheet) -> float:
-    """How far two rows' parts of a release can be apart, at least: those at zero weights."""
+    """How far two rows' parts of a release can be apart, at least: those at zero weights.
+
+    No less than those of p(0) = 1/2: a start that leaves a label nothing is far from it elsewhere.
+    """
     labels = (1.0,) if sheet.signed else (0.0, 1.0)
-    return 2 * max(abs(sheet.start - y) for y in labels) * sheet.bound
+    return 2 * max(0.5, *(abs(sheet.start - y) for y in labels)) * sheet.bound
 
 
 def draw_noise(sheet: RowsSheet, shape: tuple[int, ...], randomness: RandomSource) -> Array:

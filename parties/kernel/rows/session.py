@@ -128,6 +128,8 @@ def check(sheet: RowsSheet, name: str, key: str, rows: Any, terms: Terms, number
     sizes = (sheet.scale, sheet.target_bound, sheet.side, sheet.start)
     floors: list[Floor] = [
         ("features", lambda: sheet.num_features == rows.num_features),
+        ("outputs", lambda: type(sheet.num_outputs) is int and sheet.num_outputs >= 0),
+        ("outputs: none", lambda: sheet.num_outputs > 0 or sheet.kind != "lffr"),
         ("matrix: not of this kind", lambda: not sheet.matrix or sheet.kind != "lffr"),
         ("scales", lambda: all(map(fits, sizes)) and sheet.scale > 0),
         ("numbers", lambda: 0 < sheet.most < math.inf and all(map(math.isfinite, sheet.curvature))),

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from parties.kernel.integers.exact import Exact
 from parties.kernel.private import Terms, kept_like, opened, terms_of
-from parties.kernel.sheet import LEAST_UNITS, SLACK, Floor, hold, longest
+from parties.kernel.sheet import LEAST_UNITS, LEEWAY, SLACK, Floor, hold, longest
 from parties.kernel.sums.aggregate_share import AggregateShare, Masked
 from parties.kernel.sums.row_function import Contributor, Own
-from parties.kernel.sums.row_functions import row_function
+from parties.kernel.sums.row_functions import OwnCode, row_function
 from parties.kernel.sums.sheet import NORMS, SumsSheet
 from protocols.aggregate.ntt import Residues
 from protocols.aggregate.parameters import AggregateParameters
@@ -58,11 +58,21 @@ class SumsSession:
         weight = sheet.weights[list(dict(sheet.roster)).index(name)]
         self._own = Own(name=name, weight=weight, norm=sheet.norm, randomness=randomness)
         self._function = row_function(sheet.row_function)
-        if sheet.law and self._function.without_noise:
+        # Of exact sums as well, whose bounds are of labels as a model has them.
+        exact = self._function.without_noise or getattr(self._function, "exact", False)
+        if sheet.law and exact:
             raise PolicyError("the sheet of this run is refused: row_function is of exact sums")
+        sites = {*getattr(self._function, "sites", ())}
+        # Of all tables but one, and the whole, that one follows.
+        alone = name in sites or (sites and {*dict(sheet.roster)} - sites == {name})
+        if alone and not self._terms.alone:
+            raise PolicyError("the sheet of this run is refused: sites, without site_tables")
+        length = getattr(self._function, "length", None)
+        if length is not None and length(int(rows.num_features)) != sheet.length:
+            raise PolicyError("the sheet of this run is refused: length of another row function")
         self._most = {r.query: self._function.most(r.query) * weight for r in sheet.rounds}
         held = getattr(self._function, "row_scale", math.inf)
-        if held * SLACK < longest(rows):
+        if held * LEEWAY < longest(rows):
             raise PolicyError(f"the sheet of this run is refused: rows are longer than {held}")
         self._rows = rows
         # A sheet's row function looks at rows once everybody has signed that sheet.
@@ -147,6 +157,8 @@ class SumsSession:
         if not sheet.law:
             return exact.on(scale)
         most, bound = exact.most, self._most[own.query]
+        if most is None and self._function.kind == OwnCode.kind:
+            raise PolicyError("a row's part of the owner's own code is held to no bound")
         if most is not None and most > Fraction(bound * SLACK) * Fraction(2) ** exact.bits:
             raise PolicyError(f"rows are held to {most} units, beyond {bound}")
         noise = draw_noise(sheet, t, self._randomness)

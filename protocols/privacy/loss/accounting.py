@@ -147,16 +147,16 @@ def library_epsilon(events: Sequence[Event], *, delta: float) -> float:
     """`compose` by `dp_accounting`'s privacy loss distributions: at most 1 % above the truth.
 
     Both kinds of event are given with their replace-one sensitivity, and shifting by it is the
-    library's add-or-remove-one pair with sensitivity 1. The discretisation interval is refined
-    for small epsilon, so that its error, at most one interval per event, stays below 1 %. Above
-    an epsilon of 100 the answer is inf: no statement is worth its memory.
+    library's add-or-remove-one pair with sensitivity 1. The discretisation interval is a thousandth
+    of epsilon for each event, so that its error, at most one interval per event, stays below 1 %.
+    Above an epsilon of 100 the answer is inf: no statement is worth its memory.
     """
     mu = math.sqrt(sum(e.mu**2 for e in events if isinstance(e, GaussianEvent)))
     pure = sum(e.count / e.noise_multiplier for e in events if isinstance(e, LaplaceEvent))
     rough = epsilon_for_mu(mu=mu, delta=delta) if mu > 0 else pure
     if rough + pure > _LIBRARY_LIMIT:
         return math.inf
-    interval = min(1e-4, max(1e-6, rough * 1e-3 / max(1, len(events))))
+    interval = max(1e-6, rough * 1e-3 / max(1, len(events)))
     accountant = pld_privacy_accountant.PLDAccountant(value_discretization_interval=interval)
     if mu > 0:
         accountant.compose(dp_accounting.GaussianDpEvent(1 / mu))

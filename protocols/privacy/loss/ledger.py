@@ -97,8 +97,25 @@ class Ledger:
                 file is damaged.
             ParameterError: additive_delta is negative.
         """
+        return self.reserved(dataset, events, additive_delta=additive_delta, identifier=identifier)[
+            0
+        ]
+
+    def reserved(
+        self,
+        dataset: str,
+        events: Sequence[Event],
+        *,
+        additive_delta: float = 0.0,
+        identifier: str = "",
+    ) -> tuple[str, str]:
+        """See `reserve`; and the run's `entry`, which tells it from a later one of the name."""
         if not additive_delta >= 0:
             raise ParameterError(f"additive_delta={additive_delta} is below 0")
+        # Whoever drives a run hands them in: other lines could not be read again.
+        given: Sequence[Any] = (identifier, *events)
+        if not isinstance(given[0], str) or not all(type(e) in EVENTS.values() for e in given[1:]):
+            raise ParameterError("a run has a name and events, and nothing else, in a ledger")
         with self._locked():
             lines = self._lines()
             name = identifier or uuid.uuid4().hex
@@ -112,10 +129,9 @@ class Ledger:
             known = _runs(lines).get(name)
             if known is not None:
                 _check_same(known, entry)
-                return name
+                return name, _entry(known)
             self._foreseen(lines, dataset, events, additive_delta)
-            self._append(lines, entry)
-        return name
+            return name, _entry(self._append(lines, entry))
 
     def foresee(
         self,
@@ -151,8 +167,10 @@ class Ledger:
             )
         return before, after
 
-    def spend(self, identifier: str) -> None:
+    def spend(self, identifier: str, entry: str = "") -> None:
         """Note that something of a reserved run may leave from here on; once.
+
+        entry: see `entry`; empty: whichever has the name.
 
         Raises:
             PrivacyError: no such open run, or it was noted before.
@@ -160,25 +178,25 @@ class Ledger:
         with self._locked():
             lines = self._lines()
             run = _runs(lines).get(identifier)
-            if run is None or run["closed"] or run["spent"]:
+            if run is None or run["closed"] or run["spent"] or entry not in ("", _entry(run)):
                 raise PrivacyError(f"spend: {identifier} is not an open, unspent run")
             self._append(lines, {"kind": "spend", "id": identifier})
 
-    def commit(self, identifier: str) -> None:
+    def commit(self, identifier: str, entry: str = "") -> None:
         """Note that a reserved run has ended; it stays spent.
 
         Raises:
             PrivacyError: no such open run, or the file is damaged.
         """
-        self._close("commit", identifier)
+        self._close("commit", identifier, entry)
 
-    def rollback(self, identifier: str) -> None:
+    def rollback(self, identifier: str, entry: str = "") -> None:
         """Take a reserved run back.
 
         Raises:
             PrivacyError: no such open run, it is spent, or the file is damaged.
         """
-        self._close("rollback", identifier)
+        self._close("rollback", identifier, entry)
 
     def is_open(self, identifier: str) -> bool:
         """Whether a run is reserved, and neither committed nor rolled back.
@@ -198,8 +216,7 @@ class Ledger:
         """
         with self._locked():
             run = _runs(self._lines()).get(identifier)
-            # The digest of the line before stands in no other line.
-            return "" if run is None or run["closed"] else f"{run['previous']}/{run['id']}"
+            return "" if run is None or run["closed"] else _entry(run)
 
     def has(self, dataset: str, identifier: str) -> bool:
         """Whether a run on a data set counts.
@@ -232,12 +249,13 @@ class Ledger:
         epsilon = compose(events, delta=self.delta - delta) if events else 0.0
         return Spent(epsilon=epsilon, additive_delta=delta, runs=len(runs))
 
-    def _close(self, kind: str, identifier: str) -> None:
+    def _close(self, kind: str, identifier: str, entry: str) -> None:
         """Append a commit or a rollback."""
         with self._locked():
             lines = self._lines()
             run = _runs(lines).get(identifier)
-            if run is None or run["closed"] or (kind == "rollback" and run["spent"]):
+            is_spent = run is not None and kind == "rollback" and run["spent"]
+            if run is None or run["closed"] or is_spent or entry not in ("", _entry(run)):
                 raise PrivacyError(f"{kind}: {identifier} is not an open run of this ledger")
             self._append(lines, {"kind": kind, "id": identifier})
 
@@ -271,8 +289,8 @@ class Ledger:
             self._replace("".join(f"{line}\n" for line in lines))
         return lines
 
-    def _append(self, lines: Sequence[str], entry: Mapping[str, Any]) -> None:
-        """Add a line and flush it to disk."""
+    def _append(self, lines: Sequence[str], entry: Mapping[str, Any]) -> dict[str, Any]:
+        """Add a line and flush it to disk; what stands in it."""
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         full = {**entry, "time": stamp, "previous": _digest(lines[-1] if lines else "")}
         with open(self.path, "a", encoding="utf-8", opener=private_opener) as file:
@@ -280,6 +298,7 @@ class Ledger:
             file.flush()
             os.fsync(file.fileno())
         sync_folder(self.path.parent)
+        return full
 
     def _replace(self, text: str) -> None:
         """Replace the file's contents atomically."""
@@ -294,6 +313,11 @@ class Ledger:
 
 def _digest(line: str) -> str:
     return hashlib.sha256(line.encode()).hexdigest()
+
+
+def _entry(run: Mapping[str, Any]) -> str:
+    """The digest of the line before stands in no other line."""
+    return f"{run['previous']}/{run['id']}"
 
 
 def _check_same(run: Mapping[str, Any], entry: Mapping[str, Any]) -> None:

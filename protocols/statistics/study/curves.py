@@ -25,7 +25,8 @@ class Curve:
     """Of one group, after each bin, shape (bins,).
 
     times: of the bins [data units]; start: of the first [data units]; at_risk, events: in the bin;
-    survival; greenwood: G.
+    survival; greenwood: G; moved: of privacy noise, what independent standard normals add to
+    ln S, shape (bins, any); reached: bins that are known, None: all.
     """
 
     times: Array
@@ -34,6 +35,8 @@ class Curve:
     events: Array
     survival: Array
     greenwood: Array
+    moved: Array | None = None
+    reached: int | None = None
 
     @classmethod
     def of(cls, counts: Array, times: Array, start: float) -> Curve:
@@ -54,11 +57,24 @@ class Curve:
             greenwood=np.cumsum(spread),
         )
 
+    @property
+    def spread(self) -> Array:
+        """Variance of ln S, that of noise included."""
+        noise = 0.0 if self.moved is None else (self.moved**2).sum(axis=1)
+        return np.asarray(self.greenwood + noise)
+
     def band(self, level: float = LEVEL) -> tuple[Array, Array]:
-        """Lower and upper end; 1 before the first event, 0 after the last of all."""
+        """Lower and upper end; 1 before the first event, 0 after the last of all.
+
+        With noise S itself is taken as normal: where it is nearly 1, noise moves ln(-ln S) by any
+        amount.
+        """
+        if self.moved is not None:
+            own = norm.ppf((1 + level) / 2) * self.survival * np.sqrt(self.spread)
+            return np.maximum(self.survival - own, 0.0), np.minimum(self.survival + own, 1.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             log = np.log(self.survival)
-            reach = norm.ppf((1 + level) / 2) * np.sqrt(self.greenwood) / log
+            reach = norm.ppf((1 + level) / 2) * np.sqrt(self.spread) / log
             ends = np.exp(log * np.exp(-reach)), np.exp(log * np.exp(reach))
         flat = (self.survival >= 1) | (self.survival <= 0)
         low, high = (np.where(flat, self.survival, end) for end in ends)
@@ -82,20 +98,30 @@ class Curve:
         after = np.concatenate([after[1:], [last]])
         spread = np.diff(self.greenwood, prepend=0.0)
         own = np.where((self.times <= tau) & np.isfinite(spread), spread, 0.0)
-        return float(area.sum() + last), math.sqrt(float(after**2 @ own))
+        variance = float(after**2 @ own)
+        if self.moved is not None:
+            # d S = S d ln S, over the time after each bin.
+            rest = np.diff(np.append(ends, tau))[1:] * self.survival
+            variance += float(((rest @ self.moved) ** 2).sum())
+        return float(area.sum() + last), math.sqrt(variance)
 
 
 def log_rank(curves: list[Curve]) -> tuple[float, int, float]:
     """Chi-squared, its degrees of freedom and p, of groups that have rows."""
-    at_risk = np.stack([curve.at_risk for curve in curves])
-    events = np.stack([curve.events for curve in curves])
-    n, d = at_risk.sum(axis=0), events.sum(axis=0)
-    kept = (n > 1) & (d > 0)
-    share = at_risk[:, kept] / n[kept]
-    gap = (events[:, kept] - d[kept] * share).sum(axis=1)
-    scale = d[kept] * (n[kept] - d[kept]) / (n[kept] - 1)
-    covariance = np.diag((scale * share).sum(axis=1)) - (scale * share) @ share.T
+    gap, covariance = observed_less_expected(curves)
     own = slice(len(curves) - 1)
     square = float(gap[own] @ np.linalg.pinv(covariance[own, own], hermitian=True) @ gap[own])
     freedom = len(curves) - 1
     return square, freedom, float(chi2.sf(square, freedom))
+
+
+def observed_less_expected(curves: list[Curve], reached: int | None = None) -> tuple[Array, Array]:
+    """O - E of each group, and their covariance; reached: bins that are counted, None: all."""
+    at_risk = np.stack([curve.at_risk for curve in curves])
+    events = np.stack([curve.events for curve in curves])
+    n, d = at_risk.sum(axis=0), events.sum(axis=0)
+    kept = (n > 1) & (d > 0) & (np.arange(len(n)) < (len(n) if reached is None else reached))
+    share = at_risk[:, kept] / n[kept]
+    gap = (events[:, kept] - d[kept] * share).sum(axis=1)
+    scale = d[kept] * (n[kept] - d[kept]) / (n[kept] - 1)
+    return gap, np.diag((scale * share).sum(axis=1)) - (scale * share) @ share.T

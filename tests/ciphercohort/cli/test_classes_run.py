@@ -272,6 +272,7 @@ def test_what_does_not_go_together_is_refused(options: dict[str, Any], words: st
         simulate(**{"data": table("iris"), "label": "kind", **SUMS, **options})
 
 
+@pytest.mark.usefixtures("quick_machine")
 @pytest.mark.parametrize("model", OF_CLASSES)
 def test_a_plan_from_a_shape(model: str) -> None:
     shape: dict[str, Any] = {"rows": 5000, "features": 20, "model": model, **SUMS}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from ciphercohort.cli.console import stderr
 from ciphercohort.cli.run import show
 from ciphercohort.job.config import WITH_INFERENCE, configured
 from ciphercohort.job.layout import TABLE
+from ciphercohort.results.result import RunResult
 from protocols.errors import CohortError
 from protocols.models.registry import MODELS
 from sims.api import simulate
@@ -41,9 +43,26 @@ CASES.remove(("visits", True))  # refused: no certificate of its training
 def options(asked: str, private: bool) -> dict[str, Any]:
     model, own = ASKED[asked]
     left_out = sorted(OUTCOMES - set(asked.split(",")))
-    promise = {"epsilon": 12.0} if private else {"no_privacy": True}
+    promise: dict[str, Any] = {"epsilon": 12.0} if private else {"no_privacy": True}
+    if private and model == "logistic":
+        promise["update"] = "nag"  # takes no search
     common = {"data": FRAME, "split": "by:site", "exclude": left_out, "seed": 2, "inference": True}
     return {"model": model, **common, **own, **promise}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A run of a case, and its folder, beside which its rows are; each is made once."""
+
+    @cache
+    def of(asked: str, private: bool) -> tuple[RunResult, Path]:
+        folder = tmp_path_factory.mktemp("asked")
+        FRAME.to_csv(folder / "rows.csv", index=False)
+        FRAME[:200].to_csv(folder / "test.csv", index=False)
+        rows = {"data": folder / "rows.csv", "test": folder / "test.csv"}
+        return simulate(**{**options(asked, private), **rows}, out=folder / "run"), folder
+
+    return of
 
 
 def printed(rows: list[dict[str, Any]], ratio: str) -> list[list[str]]:
@@ -96,11 +115,11 @@ def numeric(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize(("asked", "private"), CASES)
 def test_every_output_has_the_same_figures(
-    asked: str, private: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    asked: str, private: bool, made: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Console, JSON, LaTeX, report and notebook of a run, and of an evaluation of its model."""
     wanted = options(asked, private)
-    result = simulate(out=tmp_path / "run", **wanted)
+    result, tmp_path = made(asked, private)
     assert result.inference is not None
     model, ratio = str(wanted["model"]), RATIOS.get(str(wanted["model"]), "")
     body = json.loads(
@@ -126,7 +145,6 @@ def test_every_output_has_the_same_figures(
     for page in (*(path.read_text() for path in reports), str(result._repr_html_())):
         assert in_html(page, rows, len(figures[0])) == figures
 
-    FRAME.to_csv(tmp_path / "rows.csv", index=False)
     how = ("--split", "by:site", "--inference", "--seed", 3, "--out", tmp_path / "judged")
     promise = ("--epsilon", 12, "--however-noisy") if private else ()
     judged = cohort(
@@ -142,13 +160,9 @@ def test_every_output_has_the_same_figures(
 
 @pytest.mark.parametrize("asked", ASKED)
 def test_without_privacy_they_are_those_of_statsmodels_on_pooled_rows(
-    asked: str, tmp_path: Path
+    asked: str, made: Any
 ) -> None:
-    own, other = tmp_path / "rows.csv", tmp_path / "test.csv"
-    FRAME.to_csv(own, index=False)
-    FRAME[:200].to_csv(other, index=False)
-    result = simulate(**{**options(asked, private=False), "data": own, "test": other})
-    found = result.inference
+    found = made(asked, private=False)[0].inference
     assert found is not None and found.num_rows == len(FRAME)
     raw = np.column_stack(
         [np.ones(len(FRAME)), FRAME.age, FRAME.dose, FRAME.ward == "A", FRAME.ward == "B"]

@@ -30,11 +30,13 @@ from sims.twin import score
 from tests.protocols.gram import test_gram_plan
 from tests.sims.document import Document
 from tests.sims.fake_run import CERTIFICATE, NASTY, SCHEMA, make_frame, make_result
+from tests.support.pictures import drawn
 
 
 @pytest.fixture(scope="module")
 def html() -> str:
-    return render_report(make_result())
+    with drawn():
+        return render_report(make_result())
 
 
 def test_nothing_is_loaded_from_elsewhere(html: str) -> None:
@@ -48,7 +50,7 @@ def test_figures_are_whole_and_say_what_they_show(html: str) -> None:
     for data in re.findall(r"base64,([^\"]+)", html):
         picture = base64.b64decode(data)
         assert ElementTree.fromstring(picture).tag.endswith("svg")
-        assert b"<image" not in picture and b"<script" not in picture
+        assert b"<path" in picture and b"<image" not in picture and b"<script" not in picture
     assert len(re.findall(r'<img alt="[^"]{20,}"', html)) == 4
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +20,18 @@ from numpy.typing import NDArray
 
 from ciphercohort import simulate
 from ciphercohort.after.inference_table import _number
+from ciphercohort.deploy.results import party_results
+from ciphercohort.job.inputs import GIVEN
 from ciphercohort.report.release import Release
 from ciphercohort.report.release_report import render_release
 from ciphercohort.results.predict import load_model
 from ciphercohort.results.result import RunResult
 from ciphercohort.verify.folder import verify_run
+from parties.agent.settings import OUTCOME, RESULTS, SCHEMA
+from protocols.plan.run_plan import RunPlan
+from protocols.sums.plan import GradientPlan
 from protocols.words import number
+from sims.simulated_sums import Sums
 from tests.sims.document import Document
 from tests.sims.model_runs import make_counts, make_frame, public_schema
 from tests.sims.tables import lopsided_frame
@@ -91,12 +99,29 @@ def table(model: str, several: bool, private: bool = False) -> tuple[pd.DataFram
 
 
 Ran = tuple[RunResult, Path, pd.DataFrame]
+RAN = Sums.ran
+OPENED: dict[Path, list[tuple[GradientPlan, Array, str]]] = {}
+"""Sums of each run, by its folder."""
 
 
 def ran(name: str, options: dict[str, Any], out: Path) -> Ran:
+<<<<<<< HEAD
     frame, named = table(options["model"], "sums" not in name, name in PRIVATE)
     quiet = {"ledger": out.with_name("ledger")} if "epsilon" in options else {"no_privacy": True}
     found = simulate(data=frame, seed=1, test_share=0.1, out=out, **quiet, **named, **options)
+=======
+    frame, named = table(options["model"], "sums" not in name)
+    quiet = {} if "epsilon" in options else {"no_privacy": True}
+    opened = OPENED.setdefault(out, [])
+
+    def recorded(sums: Sums, template: GradientPlan) -> tuple[GradientPlan, Array, str]:
+        opened.append(RAN(sums, template))
+        return opened[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Sums, "ran", recorded)
+        found = simulate(data=frame, seed=1, test_share=0.1, out=out, **quiet, **named, **options)
+>>>>>>> main
     return found, out, frame
 
 
@@ -174,6 +199,42 @@ def test_a_private_table_is_paid_for_with_all_that_came_before(run: Ran) -> None
             gaussian = dp_accounting.GaussianDpEvent(event["noise_multiplier"])
             accountant.compose(gaussian, event["count"])
     assert 11.3 < accountant.get_epsilon(1e-5) <= 12.0
+
+
+def test_a_hospital_ends_at_the_same_model(run: Ran, tmp_path: Path) -> None:
+    """By the sums that it took part in; by fewer, or others, it has the model as trained."""
+    result, out, _ = run
+    result.schema.save(tmp_path / SCHEMA)
+
+    def told(plan: RunPlan, weights: Array, head: str = "") -> Path:
+        folder = tmp_path / RESULTS / plan.session
+        folder.mkdir(parents=True)
+        outcome = {"plan": plan.to_dict(), "weights": weights.tolist(), "transcript": head}
+        (folder / OUTCOME).write_text(json.dumps(outcome))
+        return folder
+
+    home = told(result.plan, result.released, result.transcript_head)
+    *others, last = OPENED[out]
+    for plan, values, _ in others:
+        told(plan, values)
+    member = last[0].members[0]
+    foreign = told(
+        replace(last[0], members=(replace(member, rows=7), *last[0].members[1:])), last[1]
+    )
+    assert list(party_results(tmp_path)) == [home]
+    assert load_model(home).view == "" and not (home / "inference.json").exists()
+    shutil.rmtree(foreign)
+    told(last[0], last[1])
+    assert list(party_results(tmp_path)) == [home]
+    documents = Release.of(
+        replace(result, promise=None, certificate=None, schema_from=GIVEN)
+    ).documents()
+    for name in ("model.json", "inference.json", "inference.tex", "plan.json"):
+        assert (home / name).read_text() == documents[name], name
+    rows = result.inference.rows() if result.inference else []
+    page = html_rows((home / "report.html").read_text(), rows)
+    assert [line[1] for line in page] == [_number(row["coef"]) for row in rows]
+    assert {check.name for check in verify_run(home) if not check.passed} <= {"schema"}
 
 
 def row_name(row: Mapping[str, Any], whole: bool = False) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +20,8 @@ from ciphercohort.study.cox import Cox
 from ciphercohort.study.survival import ALL, Survival
 from protocols.errors import ParameterError, SchemaError
 from protocols.statistics.study.cox import RiskSums, concordance, independent, proportional
-from protocols.statistics.study.curves import Curve
+from protocols.statistics.study.curves import Curve, observed_less_expected
+from protocols.statistics.study.noisy import Noise
 from sims.study import cox, survival
 from tests.sims.model_runs import cohort
 
@@ -363,3 +365,90 @@ def test_without_a_spread_of_times_there_is_no_test() -> None:
     square, p, whole = proportional(sums, np.eye(1), np.array([True]), np.ones(1))
     assert np.isnan([*square, *p, *whole]).all()
     assert independent(np.diag([1.0, 0.0, 2.0])).tolist() == [True, False, True]
+
+
+# -- with noise -----------------------------------------------------------------------------------
+
+
+def life_table() -> Any:
+    """Of two groups, shape (2, 12, 3), thousands at risk; entries before exits."""
+    rng = np.random.default_rng(4)
+    exits = rng.integers(300, 900, (2, 12, 2)).astype(float)
+    entries = np.full((2, 12, 1), 50.0)
+    entries[:, 0] = 2000
+    return np.concatenate([exits, entries], axis=2)
+
+
+@pytest.mark.parametrize("factored", [False, True])
+@pytest.mark.parametrize("series", [2, 3])
+def test_noise_moves_curves_and_the_test_as_their_variance_says(
+    series: int, factored: bool
+) -> None:
+    """Each value of the sum moved by itself, beside the linear map that bands and the test use."""
+    noise = Noise(std=0.01, bins=12, series=series, factored=factored)
+    table, times = life_table()[..., :series], np.arange(1.0, 13)
+    opened = np.einsum("kj,gjs->gks", noise.root, table)
+
+    def found(values: Any) -> Any:
+        return [noise.curve(each, times, 0.0, 1e9) for each in values]
+
+    curves = found(opened)
+    exact = [Curve.of(each, times, 0.0) for each in table]
+    for own, due in zip(curves, exact, strict=True):
+        np.testing.assert_allclose(own.survival[:11], due.survival[:11], rtol=1e-9)
+        assert (own.band()[1] - own.band()[0] > 0)[:11].all()
+    gap, covariance = observed_less_expected(curves)
+    due_gap, due_covariance = observed_less_expected(exact)
+    np.testing.assert_allclose(covariance, due_covariance, rtol=1e-6)
+    np.testing.assert_allclose(gap, due_gap, atol=1e-6)
+    square, freedom, _ = noise.log_rank(curves)
+    moves, steps = [], np.zeros((2, series, 12))
+    for g, s, k in np.ndindex(2, series, 12):
+        changed = opened.copy()
+        changed[g, k, s] += noise.std
+        moved = found(changed)
+        if g == 0:
+            step = np.log(moved[0].survival / curves[0].survival)[:11]
+            own = curves[0].moved[:11, s * 12 + k]
+            np.testing.assert_allclose(step, own, rtol=1e-3, atol=1e-8)
+        moves.append(observed_less_expected(moved)[0] - gap)
+        steps[g, s, k] = moved[0].restricted_mean(9.5)[0] - curves[0].restricted_mean(9.5)[0]
+    whole = covariance + np.array(moves).T @ np.array(moves)
+    assert square == pytest.approx(gap[0] ** 2 / whole[0, 0], rel=1e-6) and freedom == 1
+    quiet = replace(curves[0], moved=None).restricted_mean(9.5)[1]
+    due_error = math.hypot(quiet, np.linalg.norm(steps))
+    assert curves[0].restricted_mean(9.5)[1] == pytest.approx(due_error, rel=1e-6)
+
+
+def test_a_group_that_noise_drowns_has_no_curve() -> None:
+    noise = Noise(std=1e4, bins=12, series=2, factored=True)
+    opened = np.einsum("kj,gjs->gks", noise.root, life_table()[..., :2])
+    assert noise.curve(opened[0], np.arange(1.0, 13), 0.0, 1e9) is None
+
+
+@pytest.mark.parametrize("bins", [None, 120])
+def test_with_epsilon_curves_are_as_near_as_they_say(bins: int | None) -> None:
+    rows = pd.concat([table()] * 8, ignore_index=True)
+    given = asked(False, by="arm", bins=bins)
+    found, due = survival(rows, epsilon=2.0, seed=1, **given), survival(rows, **given)
+    told = found.released()
+    assert told["privacy"]["epsilon"] <= 2.0 and not told.get("EXACT SUMS")
+    assert told["suppressed"] is None and 1 < told["noise_std"] < 20
+    assert {*found.curves} == {"a", "b", "c"}
+    for arm, curve in found.curves.items():
+        reached, exact = curve.reached or 0, due.curves[arm]
+        assert 20 < reached < len(curve.times)
+        gap = np.abs(curve.survival - exact.survival)[:reached]
+        std = curve.survival * np.linalg.norm(curve.moved, axis=1)  # type: ignore[arg-type]
+        assert gap.max() > 0 and (gap < 4 * std[:reached] + 0.01).all()
+        assert len(told["curves"][arm]["time"]) == reached
+        off = np.abs(curve.at_risk - exact.at_risk)
+        assert (off < 4 * found.noise.spread + 1).all()
+    assert found.test is not None and due.test is not None and 0 < found.test[0] < due.test[0]
+
+
+def test_noise_that_drowns_everything_is_said_before_a_figure() -> None:
+    with pytest.raises(ParameterError, match="drowns every group"):
+        survival(table(), by="arm", epsilon=0.05, seed=1, **asked(False))
+    with pytest.raises(ParameterError, match="400 bins or less"):
+        survival(table(), by="arm", epsilon=1.0, bins=401, **asked(False))

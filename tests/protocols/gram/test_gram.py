@@ -19,15 +19,13 @@ from protocols.gram.training import _count, refresh_schedule
 from sims.gram_twin import run_gram_twin
 from tests.protocols.gram_session import (
     check_against_twin,
-    gram_keys,
     make_rows,
     make_task,
-    relative_error,
     run_encrypted,
     split,
 )
-from tests.support.helpers import drive
-from tests.support.joint import uncommitted
+from tests.support.helpers import drive, relative_error
+from tests.support.joint import keys_of, uncommitted
 
 Floats = np.ndarray
 
@@ -158,7 +156,7 @@ def test_slots_stand_where_the_formula_says() -> None:
 
 def test_a_party_with_too_few_ciphertexts_is_named() -> None:
     task = make_task()
-    keys = gram_keys(2, task.ckks, task.layout.rotations)
+    keys = keys_of(2, task.ckks, task.layout.rotations)
     x, y = make_rows(task, seed=8)
     evaluator_of_keys = type("E", (), {"context": keys.context})()
     with pytest.raises(ProtocolError, match="sent 0 blobs, 5 are due") as caught:

@@ -150,13 +150,13 @@ for rule in (SC, MASG):
         CASES[str(rule["kind"])] = of_rows(lambda rule=rule: rule)  # type: ignore[misc]
 for fast in (False, True):
     CASES |= {
-        f"linear{'-fast' * fast}": partial(of_gram, accelerated=fast),
-        f"linear-plain{'-fast' * fast}": partial(of_gram, ridge=0.0, accelerated=fast),
-        f"linear-ridge{'-fast' * fast}": partial(of_gram, ridge=0.3, rounds=30, accelerated=fast),
-        f"improved-lffr{'-fast' * fast}": partial(
+        f"gram{'-fast' * fast}": partial(of_gram, accelerated=fast),
+        f"gram-plain{'-fast' * fast}": partial(of_gram, ridge=0.0, accelerated=fast),
+        f"gram-ridge{'-fast' * fast}": partial(of_gram, ridge=0.3, rounds=30, accelerated=fast),
+        f"gram-improved-lffr{'-fast' * fast}": partial(
             of_gram, model="improved-lffr", rounds=4, accelerated=fast
         ),
-        f"linear-noise{'-fast' * fast}": partial(
+        f"gram-noise{'-fast' * fast}": partial(
             of_gram,
             privacy=replace(NOISE, sigma=0.01),
             ridge=0.3,
@@ -366,7 +366,7 @@ def test_without_proof_only_by_consent(name: str) -> None:
     assert "NO PROOF" in describe_plan(plan, plan.names[0], C)
 
 
-@pytest.mark.parametrize("name", ["gd", "lffr", "lffr-rate", "linear", "barrier"])
+@pytest.mark.parametrize("name", ["gd", "lffr", "lffr-rate", "gram", "barrier"])
 def test_a_party_proves_the_bound_itself(name: str) -> None:
     """Less than its own figure, and none at all, are refused; masks depend on neither.
 

@@ -27,8 +27,8 @@ from protocols.rows.curvature import largest_row_sum
 from protocols.steps.contribute import check_outputs
 from protocols.steps.decrypt import release_error_std
 from sims.lffr_twin import run_lffr_twin
-from tests.protocols.gram_session import relative_error
 from tests.protocols.lffr_session import make_plan, make_rows, noise_std, run_encrypted
+from tests.support.helpers import relative_error
 
 Floats = np.ndarray
 MINIMAX = sigmoid_approximation(3, 5.0).polynomial

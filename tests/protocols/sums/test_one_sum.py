@@ -13,6 +13,7 @@ from dp_accounting.pld import pld_privacy_accountant
 
 from parties.agent.manifest import describe_plan
 from parties.kernel.sums.study.described import Described
+from parties.kernel.sums.study.lifetimes import Lifetimes
 from parties.policy import Policy
 from protocols.errors import ParameterError, PolicyError, PrivacyError
 from protocols.plan import kinds
@@ -23,7 +24,7 @@ from protocols.privacy.calibrate.one_sum import plan_sum
 from protocols.privacy.certificates.mechanism import Mechanism
 from protocols.statistics.evaluation.objective import EvaluationObjective
 from protocols.statistics.inference.objective import InformationObjective, ProductsObjective
-from protocols.statistics.study.objectives import DescriptionObjective
+from protocols.statistics.study.objectives import DescriptionObjective, LifetimesObjective
 from protocols.sums.missing_cells import MissingObjective
 from protocols.sums.objectives import MomentObjective, objective_from_dict
 from protocols.sums.one_sum import OneSum
@@ -57,6 +58,14 @@ SUMS: dict[str, OneSum] = {
     "description of sites": DescriptionObjective(
         adds=replace(DESCRIBED, sites=("a",)), exact=False
     ),
+    **{
+        f"lifetimes {late} {factored}": LifetimesObjective(
+            adds=Lifetimes(bins=5, recorded=False, late=late, groups=(0, 3), factored=factored),
+            exact=False,
+        )
+        for late in (False, True)
+        for factored in (False, True)
+    },
     "missing": MissingObjective(columns=D - 1, exact=False),
     "moment": MomentObjective(row_norm=BOUND, epsilon_in_all=2.0),
 }
@@ -79,6 +88,11 @@ def parts(task: OneSum, rows: int = 400) -> np.ndarray:
     y = rng.random(rows) if numeric else (rng.random(rows) < 0.5).astype(float)
     y[: rows // 4] = np.round(y[: rows // 4])
     shape = (1, 1) if numeric else (1,)
+    if isinstance(task, LifetimesObjective):
+        y = np.column_stack([rng.random(rows), y, np.zeros(rows)])[:, : task.adds.shape[-1]]
+        y[:4, 0] = 1.0
+        y[:, 2:] = y[:, :1] * 0.7
+        shape = (1, y.shape[1])
     return np.array([task.of_rows(x[i : i + 1], y[i].reshape(shape), "a") for i in range(rows)])
 
 
@@ -91,7 +105,7 @@ def test_no_two_rows_are_further_apart_than_the_diameter(name: str) -> None:
     gaps = np.sqrt(np.maximum(squares[:, None] + squares[None] - 2 * v @ v.T, 0).max())
     assert math.sqrt(squares.max()) <= task.norm_bound(task.kind) * (1 + 1e-9)
     assert gaps <= task.diameter(task.kind) * (1 + 1e-9)
-    if name in ("evaluation", "sites", "moment"):
+    if name in ("evaluation", "sites", "moment") or name.startswith("lifetimes False"):
         assert gaps >= 0.99 * task.diameter(task.kind)
 
 

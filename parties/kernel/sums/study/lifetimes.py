@@ -7,6 +7,12 @@ and up to `Grid.exit`. One whose entry is not before its exit counts nowhere.
 
 A row is one count, or two with an entry, each in one of many cells: norm 1 or sqrt(2), and rows are
 sqrt(2) times that apart at most.
+
+**Factored**, for noise. Numbers at risk are suffix sums over bins, A = U U with U the upper
+triangular Toeplitz matrix of c_j = binom(2 j, j) / 4^j (Fichtenberger, Henzinger and Upadhyay,
+2023, of prefix sums). Counts x are then summed as U x: noise z on these moves suffix sums by U z,
+whose variance grows with ln K where that of plain counts grows with K. A count is a column of U, of
+norm |c| at most; no entry is negative, so that rows are sqrt(2) times that apart at most, here too.
 """
 
 from __future__ import annotations
@@ -27,6 +33,14 @@ BIGGEST = 1 << 12
 NEAR = 1e-9
 """Of a bin's width: a time so little beyond its end belongs to it, for times are rounded."""
 Places = NDArray[np.intp]
+FACTOR_BITS = 36
+"""Of c: sums of 2^26 rows fit int64."""
+
+
+def square_root(bins: int) -> Array:
+    """c, shape (bins,)."""
+    odd = np.arange(1, bins, dtype=np.float64)
+    return np.concatenate([[1.0], np.cumprod((2 * odd - 1) / (2 * odd))])
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +88,8 @@ class Grid:
 class Lifetimes(SumFunction):
     """Rows by group, bin of their exit and event; then by group and bin of their entry, if late.
 
-    bins, recorded: see `Grid`; late: whether rows have a time of entry; groups: see `Described`.
+    bins, recorded: see `Grid`; late: whether rows have a time of entry; groups: see `Described`;
+    factored: U times the counts, see the module.
 
     Raises:
         ParameterError: a field is out of range.
@@ -86,12 +101,13 @@ class Lifetimes(SumFunction):
     recorded: bool
     late: bool = False
     groups: tuple[int, ...] = ()
+    factored: bool = False
 
     def __post_init__(self) -> None:
         _ = self.grid
         check_places(groups=self.groups)
-        if {type(self.recorded), type(self.late)} != {bool}:
-            raise ParameterError("recorded and late are true or false")
+        if {type(self.recorded), type(self.late), type(self.factored)} != {bool}:
+            raise ParameterError("recorded, late and factored are true or false")
 
     @property
     def grid(self) -> Grid:
@@ -109,7 +125,8 @@ class Lifetimes(SumFunction):
 
     def most(self, query: str) -> float:
         """Of one count or of two."""
-        return math.sqrt(1 + self.late)
+        column = float(np.linalg.norm(square_root(self.bins))) if self.factored else 1.0
+        return column * math.sqrt(1 + self.late)
 
     def moves(self, query: str) -> float:
         """Of two rows in cells that have nothing in common."""
@@ -124,7 +141,14 @@ class Lifetimes(SumFunction):
         entered = counted & (into >= 0)
         if self.late:
             add(table, (group[entered], into[entered], 2), 1)
-        return Exact(table.ravel(), 0)
+        if not self.factored:
+            return Exact(table.ravel(), 0)
+        # Rounded down, column by column, so that no norm grows.
+        root = np.floor(np.ldexp(square_root(self.bins), FACTOR_BITS)).astype(np.int64)
+        for group_counts in table:
+            for own in group_counts.T:  # a view
+                own[::-1] = np.convolve(own[::-1], root)[: self.bins]
+        return Exact(table.ravel(), FACTOR_BITS)
 
 
 def check_places(**places: tuple[int, ...]) -> None:

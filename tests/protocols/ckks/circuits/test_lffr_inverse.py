@@ -24,11 +24,10 @@ from protocols.rows.curvature import Curvature
 from protocols.steps import refresh
 from protocols.steps.contribute import collect, contribution
 from protocols.steps.precondition import LEVELS, precondition, relative_error
-from tests.protocols.gram_session import gram_keys
 from tests.protocols.lffr_session import make_plan, make_rows, shards
 from tests.support import exact
 from tests.support.helpers import drive
-from tests.support.joint import Uncommitted, uncommitted
+from tests.support.joint import Uncommitted, keys_of, uncommitted
 from tests.support.masked import refresh_shares
 
 
@@ -52,7 +51,7 @@ def test_the_relative_error_is_a_few_roundings_for_small_and_large_b(offset: flo
     # A short scale, so that roundings stand above what float64 sees.
     ckks = CkksParameters(ring_dim=512, depth=8, scale_bits=45, security_bits=0)
     plan = make_plan(5, 2, (30, 20), 1, curvature=numbers, ckks=ckks)
-    keys = gram_keys(2, plan.ckks, plan.rotations)
+    keys = keys_of(2, plan.ckks, plan.rotations)
     keys.forget()
     evaluator = Evaluator(keys.context, plan.layout)
     x, y = make_rows(plan, seed=1)

@@ -1,0 +1,136 @@
+"""Sheets and payments of a hostile driver, by which more was shown than the ledger said."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from parties.account import Account
+from parties.kernel.integers.clipping import row_norms
+from parties.kernel.model import session as model_session
+from parties.kernel.rows import packed
+from parties.kernel.rows import session as rows_session
+from parties.kernel.sheet import LEAST_UNITS, LEEWAY, SLACK, is_square
+from parties.kernel.sums.products import MissingCells
+from parties.kernel.sums.session import SumsSession
+from parties.kernel.sums.tables import Judged
+from protocols.errors import CohortError, ParameterError, PolicyError
+from protocols.privacy.laws.randomness import SystemRandomness
+from protocols.privacy.loss.accounting import GaussianEvent
+from protocols.privacy.loss.ledger import Ledger
+from tests.kernel import test_model_session as model
+from tests.kernel import test_rows_session as rows
+from tests.kernel.test_sums_session import KEYS, SHEET
+
+DEAR, CHEAP = GaussianEvent(noise_multiplier=1.0), GaussianEvent(noise_multiplier=1e6)
+
+
+def cost(event: GaussianEvent) -> Any:
+    return SimpleNamespace(events=(event,), additive_delta=0.0)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger(path=tmp_path / "ledger.jsonl", epsilon=50.0, delta=1e-5)
+
+
+def test_a_payment_after_a_spent_one_is_refused(ledger: Ledger) -> None:
+    """It would count as spent here and nowhere else: the next run of its name took it back."""
+    one = Account(ledger, "rows")
+    one.reserve(cost(CHEAP), "cheap")
+    one.spend()
+    one.commit()
+    with pytest.raises(PolicyError, match="already reserved"):
+        one.reserve(cost(DEAR), "dear")
+
+
+def test_a_name_that_was_taken_back_pays_for_no_older_run(ledger: Ledger) -> None:
+    one, two = Account(ledger, "rows"), Account(ledger, "rows")
+    one.reserve(cost(DEAR), "run")
+    two.reserve(cost(DEAR), "run")
+    two.abandon()
+    two.reserve(cost(CHEAP), "run")
+    for change in (one.spend, one.commit):
+        with pytest.raises(PolicyError, match="budget is refused"):
+            change()
+    one.abandon()
+    assert ledger.is_open("run")  # the other's
+
+
+def test_what_is_committed_was_spent_once(ledger: Ledger) -> None:
+    one, two = Account(ledger, "rows"), Account(ledger, "rows")
+    one.reserve(cost(DEAR), "run")
+    two.reserve(cost(DEAR), "run")
+    two.spend()
+    with pytest.raises(PolicyError, match="budget is refused"):
+        one.commit()
+    assert not one.is_spent
+
+
+@pytest.mark.parametrize("name", [("a",), 5])
+def test_a_ledger_has_names_and_events_alone(ledger: Ledger, name: Any) -> None:
+    with pytest.raises(ParameterError):
+        ledger.reserve("rows", [DEAR], identifier=name)
+    with pytest.raises(ParameterError):
+        ledger.reserve("rows", [SHEET], identifier="run")  # type: ignore[list-item]
+    assert ledger.spent("rows").runs == 0
+
+
+def opens(function: Any, length: int) -> None:
+    shard = SimpleNamespace(rows=3, num_features=101, schema=SimpleNamespace(norm_bound=1.0))
+    sheet = replace(SHEET, row_function=function.fields(), length=length)
+    SumsSession(sheet, "a", shard, SystemRandomness(), KEYS["a"])
+
+
+def test_a_sum_is_as_long_as_its_function_says() -> None:
+    opens(MissingCells(columns=100), 100)
+    for columns, length in ((1, 100), (100, 1)):
+        with pytest.raises(CohortError):
+            opens(MissingCells(columns=columns), length)
+
+
+def test_exact_tables_have_no_noise() -> None:
+    judged = Judged(
+        model="logistic", weights=((0.0,) * 101,), bins=2, width=1.0, centre=0.0, exact=True,
+        row_norm=1.0,
+    )  # fmt: skip
+    with pytest.raises(PolicyError, match="of exact sums"):
+        opens(judged, judged.length(101))
+
+
+def test_a_bound_at_its_least_refuses_no_row_of_the_schemas_length() -> None:
+    """Whatever a matrix does to rows at the ends of all ranges."""
+    rng = np.random.default_rng(1)
+    for k in range(1, 500):
+        h = np.append(rng.choice([-1.0, 1.0], 7), 1.0)
+        matrix = np.zeros((8, 8))
+        matrix[:, 0] = k / 512 * h
+        longest = np.sqrt(8) * np.linalg.norm(matrix, 2)
+        assert row_norms((h @ matrix)[None])[0] <= longest / LEEWAY * SLACK
+
+
+def test_matrices_are_square() -> None:
+    assert is_square((), 3) and is_square(((1.0, 0.0), (0.0, 1.0)), 2)
+    assert not is_square(((1.0,), (0.0,)), 2) and not is_square(((1.0, 0.0),), 2)
+
+
+def test_two_rows_are_apart_at_some_model() -> None:
+    """Whatever the start leaves of labels: the noise of such a sheet could be none."""
+    sheet = replace(rows.SHEET, signed=True, start=1.0)
+    assert packed.least_move(sheet) >= sheet.bound
+    # Noise of 2^-43, and a cost of nothing.
+    free: dict[str, Any] = {"moves": 0.0, "bits": 74, "units": 1 << 31}
+    assert model.refused(model_session, **free, signed=True, link=(1.0, 0.2))
+    assert model.refused(model_session, **free)
+    assert rows.refused(rows_session, **free, signed=True, start=1.0)
+    assert rows.refused(rows_session, kind="lffr", num_outputs=0)
+
+
+def test_the_grid_is_fine() -> None:
+    """Roundings to it are not counted: sqrt(m) of its units for m numbers."""
+    assert LEAST_UNITS >= 1 << 30
