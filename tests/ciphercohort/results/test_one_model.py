@@ -105,13 +105,8 @@ OPENED: dict[Path, list[tuple[GradientPlan, Array, str]]] = {}
 
 
 def ran(name: str, options: dict[str, Any], out: Path) -> Ran:
-<<<<<<< HEAD
     frame, named = table(options["model"], "sums" not in name, name in PRIVATE)
     quiet = {"ledger": out.with_name("ledger")} if "epsilon" in options else {"no_privacy": True}
-    found = simulate(data=frame, seed=1, test_share=0.1, out=out, **quiet, **named, **options)
-=======
-    frame, named = table(options["model"], "sums" not in name)
-    quiet = {} if "epsilon" in options else {"no_privacy": True}
     opened = OPENED.setdefault(out, [])
 
     def recorded(sums: Sums, template: GradientPlan) -> tuple[GradientPlan, Array, str]:
@@ -121,7 +116,6 @@ def ran(name: str, options: dict[str, Any], out: Path) -> Ran:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Sums, "ran", recorded)
         found = simulate(data=frame, seed=1, test_share=0.1, out=out, **quiet, **named, **options)
->>>>>>> main
     return found, out, frame
 
 
