@@ -22,7 +22,6 @@ from coordinator.costs import Costs, LapClock
 from coordinator.errors import LostError
 from protocols.errors import MessageError, ProtocolError
 from protocols.exchange.messages import (
-    COORDINATOR,
     DEFAULT_SIZE_CAP,
     Ask,
     Body,
@@ -36,6 +35,7 @@ from protocols.exchange.messages import (
     whole,
 )
 from protocols.exchange.transcript import LOST, Transcript
+from protocols.names import COORDINATOR
 from protocols.plan.protocol import FINISH, Watch, phase_of, protocol_of
 from protocols.plan.run_plan import Member, RunPlan
 from protocols.steps import agree
@@ -258,7 +258,7 @@ class Coordinator:
         for name, body in request.bodies.items():
             envelope = Envelope(self.session, request.step, COORDINATOR, name, body)
             head = heads[name] = signed_head(envelope, self._signing_key)
-            size = len(head) + body.num_bytes
+            size = len(head) + sum(map(len, body.blobs))
             self._log(phase, request.step, COORDINATOR, name, size, digest(head))
         outgoing = Requests(heads, lambda name: whole(heads[name], request.bodies[name]))
         answers = {name: digest(head) for name, head in heads.items()}

@@ -36,10 +36,10 @@ from coordinator.status import Status
 from coordinator.workers import workers_of
 from protocols.errors import CohortError, ParameterError, ProtocolError
 from protocols.exchange.cards import Card
-from protocols.exchange.locks import locked
-from protocols.exchange.messages import COORDINATOR, Body, Envelope, decode, encode, public_bytes
-from protocols.exchange.private_files import private_folder, sweep, write_private
+from protocols.exchange.messages import Body, Envelope, decode, encode, public_bytes
+from protocols.exchange.private_files import locked, private_folder, sweep, write_private
 from protocols.exchange.transcript import Transcript
+from protocols.names import COORDINATOR
 from protocols.plan.kinds import plan_from_dict
 from protocols.plan.protocol import ABORT
 from protocols.plan.run_plan import Member, RunPlan

@@ -29,16 +29,10 @@ from typing import Any
 from coordinator.coordinator import AskParties, Requests, arrivals
 from coordinator.errors import LostError
 from protocols.errors import MessageError, ParameterError, ProtocolError
-from protocols.exchange.messages import (
-    COORDINATOR,
-    MAX_HEADER_BYTES,
-    Envelope,
-    address_of,
-    decode,
-    digest,
-)
+from protocols.exchange.messages import MAX_HEADER_BYTES, Envelope, address_of, decode, digest
 from protocols.exchange.private_files import FOLDER_MODE, write_private
 from protocols.exchange.transcript import LOST, Transcript, verify
+from protocols.names import COORDINATOR
 from protocols.plan.protocol import FINISH
 
 FOLDER, TRANSCRIPT, KEY = "messages", "transcript.jsonl", "coordinator.key"

@@ -41,8 +41,8 @@ from coordinator.coordinator import whole_run
 from coordinator.log import LoggedStep, MessageLog, require_messages
 from protocols.errors import CohortError, MessageError, ProtocolError
 from protocols.exchange.messages import UNHEARD, Ask, Body, heard
-from protocols.exchange.spoken import spoken
 from protocols.exchange.transcript import Transcript
+from protocols.names import spoken
 from protocols.plan.kinds import only, plan_from_dict
 from protocols.plan.protocol import BEFORE, FINISH, Watch, protocol_of
 from protocols.plan.run_plan import RunPlan

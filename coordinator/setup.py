@@ -17,7 +17,7 @@ from protocols.exchange.cards import Card, Invitation
 from protocols.exchange.documents import parse_json, to_toml
 from protocols.exchange.messages import new_signing_key, public_bytes
 from protocols.exchange.private_files import private_folder, write_private
-from protocols.exchange.spoken import spoken
+from protocols.names import spoken
 
 INVITATION = "invitation.json"
 _COMMENTS = {

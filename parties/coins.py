@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from parties.kernel.private import COIN_BYTES
 from protocols.errors import DataError, PolicyError
 from protocols.exchange.documents import Checked
-from protocols.plan.held_out import COIN_BYTES, HeldOut
 from protocols.privacy.laws.randomness import RandomSource, apart
 
 if TYPE_CHECKING:
     from parties.reader.shard import Shard
+    from protocols.plan.held_out import HeldOut
 
 
 class Coin(Checked, frozen=True):

@@ -30,9 +30,8 @@ from parties.agent.frames import AgentClient
 from parties.flower_app import FAILED, RAISED, from_record, to_record
 from protocols.errors import ParameterError, PolicyError
 from protocols.exchange.documents import load_toml, suggest
-from protocols.exchange.locks import locked
-from protocols.exchange.private_files import write_private
-from protocols.exchange.spoken import spoken
+from protocols.exchange.private_files import locked, write_private
+from protocols.names import spoken
 
 if TYPE_CHECKING:  # a process that passes one message on loads none of it
     import pandas as pd

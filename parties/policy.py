@@ -8,11 +8,12 @@ of decryptions and of refreshes is bounded by construction.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from parties.kernel import BESIDE, COVER, EVERY, GRAM, LFFR, ROOMS, refused
 from parties.kernel.private import Terms
-from parties.kernel.rooms import COVER, EVERY, GRAM, LFFR, check_protocols, refused
 from protocols.errors import ParameterError, PolicyError
 
 if TYPE_CHECKING:
@@ -21,6 +22,16 @@ if TYPE_CHECKING:
 
 ROUNDING = 1e-9
 """Relative slack of a bound that another machine has computed."""
+
+
+def check_protocols(protocols: Collection[str]) -> None:
+    """Raises ParameterError: there are none, or one that is not known."""
+    unknown = [name for name in protocols if name not in ROOMS]
+    if unknown or not {*protocols} - {*BESIDE}:
+        raise ParameterError(
+            f"protocols={[*protocols]}: name one or more of {', '.join(ROOMS)}, and not "
+            f"{', '.join(BESIDE)} alone"
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,13 +1,14 @@
-"""Names of the protocols and of parties, which become file names; the default that both know."""
+"""Names of protocols and of parties, which become file names; keys as people compare them."""
 
 from __future__ import annotations
 
 import hashlib
+import re
 from urllib.parse import quote
 
 from protocols.errors import ParameterError
-from protocols.exchange.messages import COORDINATOR
 
+COORDINATOR = "coordinator"
 ENCRYPTED_ROWS, ENCRYPTED_MODEL = "encrypted-rows", "encrypted-model"
 SECURE_AGGREGATION = "secure-aggregation"
 UNDER_CKKS = (ENCRYPTED_ROWS, ENCRYPTED_MODEL)
@@ -16,6 +17,7 @@ _ALIASES = {"shards": ENCRYPTED_ROWS, "gradients": SECURE_AGGREGATION}
 # What a deployed party asks for, and a coordinator offers, unless told otherwise; help says it.
 DEFAULT_COLLUDERS = 1
 MAX_NAME = 64
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 _MAX_STEM, _KEPT = 160, 80
 
 
@@ -70,3 +72,19 @@ def file_stem(name: str) -> str:
         return stem
     # "%-" is no escape, so that no shorter name gives the same.
     return f"{stem[:_KEPT]}%-{hashlib.sha256(stem.encode()).hexdigest()}"
+
+
+def spoken(key: str) -> str:
+    """A key in groups of four, to be compared by telephone."""
+    return " ".join(key[k : k + 4] for k in range(0, len(key), 4))
+
+
+def check_key(name: str, value: object) -> str:
+    """Text of 64 hexadecimal digits: a verification key or a digest.
+
+    Raises:
+        ParameterError: it is not.
+    """
+    if not isinstance(value, str) or not _DIGEST.fullmatch(value):
+        raise ParameterError(f"{name}={value!r:.80} is not 64 hexadecimal digits (0-9, a-f)")
+    return value

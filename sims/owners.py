@@ -25,8 +25,7 @@ from parties.reader.shard import ClampCounts, Shard, check_columns, encode_shard
 from parties.reader.table import read_table
 from protocols.errors import CohortError, DataError, ParameterError, SchemaError
 from protocols.exchange.documents import shown, suggest
-from protocols.exchange.messages import COORDINATOR
-from protocols.names import SECURE_AGGREGATION
+from protocols.names import COORDINATOR, SECURE_AGGREGATION
 from sims.prepare import PreparedData, split_rows
 
 

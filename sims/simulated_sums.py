@@ -17,7 +17,7 @@ from ciphercohort.job.layout import TRANSCRIPT
 from ciphercohort.results.result import Array
 from coordinator.coordinator import Coordinator
 from coordinator.costs import Costs
-from parties.kernel.order import order_coins, shuffled
+from parties.kernel.private import order_coins, shuffled
 from parties.reader.schema import Schema
 from parties.reader.shard import ClampCounts, Shard
 from parties.reader.views import by_range, shard_by_range

@@ -18,9 +18,8 @@ from ciphercohort.job.config import DEFAULT_DELTA, DEPLOY
 from coordinator.errors import AbortedError
 from coordinator.settings import SESSIONS
 from protocols.errors import ParameterError
-from protocols.exchange.spoken import spoken
 from protocols.exchange.validity import day
-from protocols.names import DEFAULT_COLLUDERS
+from protocols.names import DEFAULT_COLLUDERS, spoken
 
 if TYPE_CHECKING:
     from ciphercohort.deploy.coordinator import Coordinator

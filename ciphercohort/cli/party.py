@@ -247,6 +247,10 @@ def trusted(
     protocol: Annotated[
         str | None, typer.Option(help="List what an owner who takes part in this alone reads.")
     ] = None,
+    live: Annotated[
+        Path | None,
+        typer.Option(help="Folder of an agent that runs: hold its process to the list."),
+    ] = None,
     as_json: options.AsJson = False,
     debug: options.Debug = False,
 ) -> None:
@@ -256,14 +260,18 @@ def trusted(
 
         import sims
         from ciphercohort.cli.trusted import Trusted
-        from parties.kernel.rooms import BESIDE, check_protocols
+        from parties.kernel import BESIDE
+        from parties.policy import check_protocols
 
         found = Trusted.of(Path(sims.__file__).parents[1])
         if protocol is not None:
             check_protocols([protocol])
+        loaded = [] if live is None else _loaded(live)
+        beyond = found.beyond(loaded)
         if as_json:
-            typer.echo(json.dumps(found.to_dict(), indent=2))
-            return
+            told = {"loaded": loaded, "beyond": beyond} if live is not None else {}
+            typer.echo(json.dumps(found.to_dict() | told, indent=2))
+            raise typer.Exit(bool(beyond))
         for name in found.kernel if protocol is None else found.protocols[protocol]:
             typer.echo(f"{found.lines[name]:6}  {name}")
         for each, names in found.protocols.items():
@@ -286,6 +294,20 @@ def trusted(
             "it; what it can do is sign as this party, stop it, spend what the account allows, and "
             "what the kernel's README says that it does not check"
         )
+        if live is not None:
+            typer.echo(
+                f"{len(loaded):6}  modules are loaded now by the agent of {live}, on no list: "
+            )
+            typer.echo("        " + (", ".join(beyond) or "none"))
+            raise typer.Exit(bool(beyond))
+
+
+def _loaded(folder: Path) -> list[str]:
+    """Of this project, by the process that holds an owner's rows and keys."""
+    from ciphercohort.deploy.party import Party
+
+    found: list[str] = Party(folder).status()["modules"]
+    return found
 
 
 @party_app.command()

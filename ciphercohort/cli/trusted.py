@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
-from parties.kernel.rooms import BESIDE, EVERY, ROOMS
+from parties.kernel import BESIDE, EVERY, ROOMS
 from protocols.names import ENCRYPTED_MODEL, ENCRYPTED_ROWS
 
 OURS = ("ciphercohort", "coordinator", "parties", "protocols", "sims")
@@ -65,11 +65,10 @@ class Source:
         return sorted(found)
 
     def kernel(self, protocols: Collection[str] = EVERY) -> list[str]:
-        """What an owner's kernel may load that takes part in these; see `parties.kernel.rooms`."""
+        """What an owner's kernel may load that takes part in these; see `parties.kernel`."""
         rooms = {room for protocol in protocols for room in ROOMS[protocol]}
         every = {room for rooms in ROOMS.values() for room in rooms}
-        own = [n for n in self.below(KERNEL) if n.count(".") <= KERNEL.count(".") + 1]
-        own += [name for room in rooms for name in self.below(f"{KERNEL}.{room}")]
+        own = [f"{KERNEL}.serving", *(n for room in rooms for n in self.below(f"{KERNEL}.{room}"))]
         return self.loaded(own, {f"{KERNEL}.{room}" for room in every - rooms})
 
     def libraries(self, modules: Iterable[str]) -> list[str]:
@@ -160,6 +159,11 @@ class Trusted:
     def total(self, modules: Iterable[str]) -> int:
         """Lines of modules."""
         return sum(self.lines[name] for name in modules)
+
+    def beyond(self, loaded: Iterable[str]) -> list[str]:
+        """Of what a process with rows and keys has loaded, what is on no list of what it may."""
+        listed = {*self.kernel, *self.reader, *self.agent}
+        return sorted({*loaded} - listed)
 
     def to_dict(self) -> dict[str, object]:
         """For JSON: counts, and the lines of each of the kernel's modules."""

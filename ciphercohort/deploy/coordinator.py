@@ -48,7 +48,7 @@ from protocols.exchange import validity
 from protocols.exchange.cards import Card
 from protocols.exchange.messages import public_bytes
 from protocols.exchange.serialise import to_plain
-from protocols.exchange.spoken import spoken
+from protocols.names import spoken
 from protocols.plan.kinds import plan_from_dict
 
 if TYPE_CHECKING:

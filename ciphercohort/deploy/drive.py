@@ -15,8 +15,7 @@ from ciphercohort.results.documents import to_json
 from coordinator.settings import NODES, Settings
 from coordinator.status import CONNECT, Status, awaited, clock, read_status
 from protocols.errors import ProtocolError
-from protocols.exchange.locks import locked
-from protocols.exchange.private_files import write_private
+from protocols.exchange.private_files import locked, write_private
 
 POLL_SECONDS = 2.0
 # Each look starts a program of Flower, which takes seconds of a core.

@@ -24,7 +24,7 @@ from parties.agent import settings as files
 from parties.agent.frames import CONSENT, GIVE_UP, STATEMENT, STATUS, AgentClient
 from parties.agent.setup import MAX_DELTA, MAX_EPSILON, SEVERAL, init_party
 from parties.agent.vault import new_entry, read_entry
-from parties.kernel.rooms import EVERY
+from parties.kernel import EVERY
 from parties.reader.schema import Classes, Label, Schema, Targets
 from parties.reader.shard import encode_shard
 from protocols import errors
@@ -32,8 +32,7 @@ from protocols.errors import ParameterError
 from protocols.exchange import validity
 from protocols.exchange.cards import Card, Invitation
 from protocols.exchange.private_files import write_private
-from protocols.exchange.spoken import spoken
-from protocols.names import DEFAULT_COLLUDERS
+from protocols.names import DEFAULT_COLLUDERS, spoken
 
 log = logging.getLogger(__name__)
 

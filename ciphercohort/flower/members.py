@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from protocols.errors import MessageError, PolicyError, ProtocolError
 from protocols.exchange.serialise import parse
-from protocols.exchange.spoken import spoken
+from protocols.names import spoken
 
 KEY_BYTES = 32
 # Characters of one field of an entry, of an entry, and of a roster of 1024.

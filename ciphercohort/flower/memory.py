@@ -24,8 +24,7 @@ from flwr.app import ConfigRecord, Context, RecordDict
 from ciphercohort.flower.members import KEY_BYTES
 from ciphercohort.flower.rounds import LEAST_SHARE
 from protocols.errors import MessageError, ParameterError
-from protocols.exchange.locks import locked
-from protocols.exchange.private_files import erase, private_folder, write_private
+from protocols.exchange.private_files import erase, locked, private_folder, write_private
 
 RECORD = "secure-sum"
 _SETTINGS = ("home", "name", "pins", "admit", "min-clients", "epsilon", "delta")

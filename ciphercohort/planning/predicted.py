@@ -29,12 +29,12 @@ from ciphercohort.planning.rehearsed import (
     shortened,
 )
 from protocols.costs.counts import iterations, units
-from protocols.exchange.labels import COMMIT, commit_of
-from protocols.exchange.messages import COORDINATOR, MAGIC, SIGNATURE_BYTES
+from protocols.exchange.body import COMMIT, commit_of
+from protocols.exchange.messages import MAGIC, SIGNATURE_BYTES
 from protocols.model import gradient
 from protocols.model.counts import party_tally
 from protocols.model.plan import ModelPlan
-from protocols.names import UNDER_CKKS
+from protocols.names import COORDINATOR, UNDER_CKKS
 from protocols.plan.circuit_plan import CircuitPlan
 from protocols.plan.protocol import BEFORE, FINISH, PHASES, phase_of, protocol_of
 from protocols.plan.run_plan import RunPlan

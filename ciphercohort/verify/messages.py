@@ -9,8 +9,8 @@ from typing import Any
 
 from ciphercohort.job.layout import TRANSCRIPT
 from protocols.errors import ProtocolError
-from protocols.exchange.messages import COORDINATOR
 from protocols.exchange.transcript import LOST, verify
+from protocols.names import COORDINATOR
 from protocols.plan.protocol import PHASES, phase_of, protocol_of
 from protocols.plan.run_plan import RunPlan
 

@@ -36,9 +36,8 @@ def serve(folder: Path, passphrase: str) -> int:
         CohortError: see `Owner.of` and `process.serve`.
     """
     from parties.agent import process
-    from parties.agent.driving import Driving
     from parties.agent.owner import Owner
-    from parties.agent.settings import Settings
+    from parties.agent.settings import Driving, Settings
 
     settings = Settings.load(folder)
     owner, driving = Owner.of(settings, passphrase), Driving.of(settings)

@@ -22,7 +22,6 @@ from parties.policy import Policy
 from parties.verifier.party import Party
 from protocols.errors import PolicyError
 from protocols.exchange.messages import (
-    COORDINATOR,
     DEFAULT_SIZE_CAP,
     UNHEARD,
     Body,
@@ -31,6 +30,7 @@ from protocols.exchange.messages import (
     digest,
     encode,
 )
+from protocols.names import COORDINATOR
 from protocols.plan.kinds import plan_from_dict
 from protocols.plan.protocol import ABORT
 from protocols.plan.statement import make_statement

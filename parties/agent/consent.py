@@ -12,7 +12,7 @@ from typing import Any
 from parties.agent.manifest import describe_plan
 from parties.agent.store import SessionStore
 from protocols.errors import ParameterError, PolicyError
-from protocols.exchange.spoken import spoken
+from protocols.names import spoken
 from protocols.plan.run_plan import RunPlan
 
 log = logging.getLogger(__name__)

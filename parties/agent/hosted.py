@@ -28,21 +28,20 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from parties import launch
 from parties.agent import process
-from parties.agent.driving import Driving
 from parties.agent.owner import Owner
 from parties.agent.run_folder import CARD, LEFT, LOG, MEMBERS, SOCKET
-from parties.agent.settings import STATE, Allowance
+from parties.agent.settings import STATE, Allowance, Driving
 from parties.agent.store import SessionStore
 from parties.policy import Policy
 from parties.reader.schema import Schema
 from parties.reader.table import Table
 from parties.reader.views import encode_with_views
 from protocols.errors import CohortError, ParameterError
-from protocols.exchange.cards import Card, check_key
+from protocols.exchange.cards import Card
 from protocols.exchange.documents import Checked, parse_json, read
 from protocols.exchange.messages import public_bytes
 from protocols.exchange.private_files import erase, private_folder, write_private
-from protocols.names import check_name
+from protocols.names import check_key, check_name
 from protocols.privacy.loss.ledger import Ledger
 
 log = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from parties.verifier.recompute import recompute
 from protocols.errors import CohortError
-from protocols.exchange.spoken import spoken
+from protocols.names import spoken
 from protocols.plan import kinds
 from protocols.plan.protocol import protocol_of
 from protocols.plan.run_plan import RunPlan

@@ -5,15 +5,16 @@ The one object of a party's process that has them all; what drives it is elsewhe
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from parties.account import Account
-from parties.agent.coin_box import CoinBox
 from parties.agent.settings import (
     COINS,
     OUTCOME,
@@ -24,16 +25,42 @@ from parties.agent.settings import (
     check_folder,
 )
 from parties.agent.store import SessionStore
-from parties.coins import Coins
+from parties.agent.vault import Vault
+from parties.coins import Coin, Coins
 from parties.kernel.private import Terms
 from parties.kernel.run import Run
 from protocols.errors import PolicyError, PrivacyError
+from protocols.exchange.documents import parse_json, read
 from protocols.exchange.private_files import private_folder, write_private
 from protocols.privacy.laws.randomness import RandomSource, SystemRandomness
 from protocols.privacy.loss.ledger import Ledger
 
 MOST_OUTCOME = 1 << 26  # bytes
 OURS = ("ciphercohort", "coordinator", "parties", "protocols", "sims")
+LABEL = "held-out coins"
+
+
+class CoinBox(Coins):
+    """Coins on disk, sealed, in a file of their own, which outlives every session.
+
+    An agent that restarts, or is asked months later, has the same ones.
+
+    Raises:
+        PolicyError: the file does not open. ParameterError: it is malformed.
+    """
+
+    def __init__(self, path: Path, vault: Vault, randomness: RandomSource) -> None:
+        kept = {}
+        if path.exists():
+            plain = parse_json(vault.open(path.read_bytes(), LABEL), str(path))
+            kept = read(plain, dict[str, Coin], str(path))
+        super().__init__(randomness, kept)
+        self._path, self._vault = path, vault
+
+    def _keep(self, draw: str, coin: Coin) -> None:
+        text = json.dumps(msgspec.to_builtins({**self.kept, draw: coin}))
+        write_private(self._path, self._vault.seal(text.encode(), LABEL))
+        super()._keep(draw, coin)
 
 
 class Owner:

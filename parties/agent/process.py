@@ -18,9 +18,9 @@ import msgspec
 
 from parties import launch
 from parties.agent.doors import Doors
-from parties.agent.driving import Driving
 from parties.agent.owner import Owner
-from parties.agent.records import codec
+from parties.agent.settings import Driving
+from parties.agent.store import codec
 from parties.kernel.channel import Channel
 from parties.kernel.serving import Serving
 from protocols.errors import ProtocolError

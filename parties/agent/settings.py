@@ -24,11 +24,9 @@ from parties.policy import Policy
 from parties.reader.query import Query
 from parties.reader.table import Table
 from protocols.errors import DataError, ParameterError
-from protocols.exchange.cards import check_key
 from protocols.exchange.documents import Checked, check_durations, load_toml
 from protocols.exchange.private_files import write_private
-from protocols.exchange.spoken import spoken
-from protocols.names import check_name
+from protocols.names import check_key, check_name, spoken
 from protocols.privacy.laws.randomness import RandomSource, SystemRandomness
 from protocols.privacy.loss.ledger import Ledger
 
@@ -260,4 +258,31 @@ def check_folder(folder: Path) -> None:
         raise ParameterError(
             f"other users can write to {folder}, so they could consent for you: look through "
             f"{FILE}, then run chmod 700 {folder}"
+        )
+
+
+class Driving(Checked, frozen=True):
+    """What an owner says of whoever drives its kernel, in this process or another one.
+
+    coordinator_key: the only key whose messages are read; ask, wait_seconds: whether a person
+    accepts each plan, and how long one waits for it; card: file that is gone once the run is over,
+    empty: it serves many.
+    """
+
+    coordinator_key: str
+    policy: Policy = Policy()
+    ask: bool = False
+    wait_seconds: float = 3600.0
+    limits: Limits = Limits()
+    card: str = ""
+
+    @classmethod
+    def of(cls, settings: Settings) -> Driving:
+        """As a folder's party.toml says."""
+        return cls(
+            coordinator_key=settings.coordinator_key,
+            policy=settings.policy,
+            ask=settings.consent.mode == "ask",
+            wait_seconds=settings.consent.wait_seconds,
+            limits=settings.limits,
         )

@@ -21,15 +21,16 @@ import io
 import json
 import logging
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from parties.agent.records import codec
 from parties.agent.vault import Vault
+from parties.kernel import EVERY
+from parties.kernel.channel import RECORDS, Codec
 from protocols.errors import ParameterError, PolicyError
 from protocols.exchange.documents import Checked, parse_json, read
 from protocols.exchange.private_files import erase, private_folder, sweep, write_private
@@ -45,6 +46,12 @@ BLOB_LABEL = "session blob"
 BLOB = ".blob"
 LARGE = 1 << 20
 """Blobs from here on may stand in files of their own [bytes]."""
+BESIDE = {
+    "GaussianEvent": "protocols.privacy.loss.accounting:GaussianEvent",
+    "HeldOut": "protocols.plan.held_out:HeldOut",
+    "Record": "parties.agent.store:Record",
+}
+"""Records that pass between an owner's process and its verifier, beside the kernel's."""
 
 
 def capture(
@@ -307,3 +314,8 @@ class SessionStore:
         self._records[session] = record
         text = json.dumps(msgspec.to_builtins(self._records), indent=1)
         write_private(self._folder / SESSIONS, text.encode())
+
+
+def codec(protocols: Sequence[str] = EVERY) -> Codec:
+    """Of both ends of an owner's channel; protocols: of the owner at this one."""
+    return Codec({**RECORDS, **BESIDE}, protocols)

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from parties.kernel.rooms import EVERY, named
+from parties.kernel import EVERY, named
 from protocols.errors import MessageError
 
 MOST_HEAD, MOST_BLOBS, MOST_BYTES, MOST_DEPTH = 1 << 26, 1 << 16, 1 << 33, 24
@@ -36,9 +36,8 @@ RECORDS: Mapping[str, str] = {
         "parties.kernel.model.sheet": ("Columns", "ModelSheet", "TraceMap"),
         "parties.kernel.rows.sheet": ("ColumnMap", "RowsSheet"),
         "parties.kernel.sums.sheet": ("SumsRound", "SumsSheet"),
-        "protocols.exchange.agreement": ("Agreement",),
         "protocols.exchange.body": ("Body",),
-        "protocols.exchange.signed_values": ("SignedValue",),
+        "protocols.exchange.signed_values": ("Agreement", "SignedValue"),
         "protocols.steps.samples": ("Element", "Pad", "Sample", "Term"),
     }.items()
     for name in names

@@ -2,22 +2,40 @@
 
 A party answers each request inside its `Private`. Checks of messages and plans come first and say
 what is wrong; from the first look at a row on, whatever is raised ends as `HiddenError`.
+
+Order of the rows in one session: by their party's own coins, which nobody else knows. A table's own
+order may follow from its cells, as by ORDER BY: then one other row moves all between its old and
+its new place, and whatever counts positions (batches in turn, rows in columns of a ciphertext,
+minibatches) sees each of them move. Epsilon is about one row, and ten batches that each lose a row
+and win one spend up to ten times what is certified.
+
+So rows are shuffled, uniformly, before anything counts them. Let D and D' differ in one row. For
+each order of D there is one of D', as likely, in which every other row stands in the same place:
+the orders are matched one to one, and what a run releases differs by one row of one place. The
+number of rows is public (a plan states it), and the same in both: no row is dropped, for a table
+with a cell that cannot be used is refused before its owner enrols. Equal numbers, one pair in 2^64,
+keep the table's order.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Generic, TypeVar, cast
 
-from parties.kernel.order import shuffled
-from parties.kernel.rooms import EVERY
+import numpy as np
+from numpy.typing import NDArray
+
+from parties.kernel import EVERY
 from protocols.errors import CohortError, DataError, PolicyError
+from protocols.privacy.laws.randomness import RandomSource, apart
 
 T = TypeVar("T")
 PUBLIC = ("rows", "num_features", "schema")
 """Of a shard: everybody may know them."""
+COIN_BYTES = 32
 
 
 def _unsigned(seeds: Mapping[str, str]) -> bytes:
@@ -28,7 +46,7 @@ def _unsigned(seeds: Mapping[str, str]) -> bytes:
 class Terms:
     """What an owner agreed to, for the sessions that are made of its rows.
 
-    protocols: that it takes part in (`rooms`); exact: sums without noise; alone: of its rows alone;
+    protocols: that it takes part in; exact: sums without noise; alone: of its rows alone;
     insecure: toy rings; colluders: how many it fears; booked: law of the noise and `SumsSheet.cost`
     that its account counts, None: all; spend: the run counts from here on; joint_seed: of
     everybody's seeds, once all have signed the session's sheet with all others of the run; keys:
@@ -197,3 +215,24 @@ def public_figure(rows: Any, name: str) -> Any:
 def terms_of(rows: Any) -> Terms:
     """What their owner agreed to; rows that have no boundary are in the open."""
     return rows._private.terms if isinstance(rows, Kept) and rows._private else Terms()
+
+
+# -- the order of rows ----------------------------------------------------------------------------
+
+
+def order_coins(randomness: RandomSource) -> bytes:
+    """Of a new session; of a seeded source, which is not private, always the same."""
+    words = apart(randomness, "order").words(COIN_BYTES // 8)
+    return words.astype("<u8").tobytes()
+
+
+def order_of(rows: int, coins: bytes) -> NDArray[np.intp]:
+    """Indices of a table's rows in the order of these coins, uniform among all orders."""
+    expanded = hashlib.shake_256(b"ciphercohort/order/1\0" + coins).digest(8 * rows)
+    return np.argsort(np.frombuffer(expanded, dtype="<u8"), kind="stable")
+
+
+def shuffled(rows: T, coins: bytes) -> T:
+    """The same rows in the order of these coins."""
+    given: Any = rows
+    return cast(T, given.in_order(order_of(given.rows, coins)))

@@ -14,13 +14,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from parties.kernel.order import order_coins
-from parties.kernel.private import Private, Terms, closed
-from parties.kernel.rooms import named
+from parties.kernel import named
+from parties.kernel.private import Private, Terms, closed, order_coins
+from parties.kernel.sheet import digest_of
 from protocols.errors import PolicyError
-from protocols.exchange.agreement import Agreement, commitment, new_seed
+from protocols.exchange.signed_values import Agreement, commitment, new_seed
 from protocols.privacy.laws.randomness import RandomSource, apart
-from protocols.steps.state import restore, state_of
+from protocols.steps import restore, state_of
 
 if TYPE_CHECKING:
     from parties.account import Account
@@ -84,7 +84,7 @@ class Run:
     def used(self, rows: Any, held_out: Any = None) -> Any:
         """Of all rows, or of a view, those that a run uses, shuffled; held_out: which it leaves.
 
-        Nothing else may count positions: see `parties.kernel.order`.
+        Nothing else may count positions: see `parties.kernel.private`.
         """
         chosen = None
         if held_out is not None:
@@ -103,19 +103,19 @@ class Run:
         # What the account booked is for one session of rows.
         if any((type(other).__name__ in KEYS) == (kind in KEYS) for other, _ in self._opened):
             raise PolicyError("a run has one session of keys, and one of rows")
-        if self._agreed is not None and sheet.digest() not in self._held:
+        digest = digest_of(sheet)
+        if self._agreed is not None and digest not in self._held:
             raise PolicyError("the sheets of this run are signed: no other one is opened")
         self.private.terms = replace(
             self.terms,
             booked=self.account.booked,
             spend=self.account.spend,
-            joint_seed=partial(self._joint_seed, sheet.digest()),
+            joint_seed=partial(self._joint_seed, digest),
             keys=lambda: self.keys,
         )
         source = apart(self._randomness, stream) if stream else self._randomness
         own = () if kind in KEYS else (source,)
         opened = session(sheet, self.name, rows, *own, self.signing_key, **beside)
-        digest = sheet.digest()
         if self._held.get(digest) is not None:
             opened.restore(self._held[digest])
         self._held.pop(digest, None)  # gone on from: not where that failed
@@ -166,7 +166,7 @@ class Run:
         self._agreed = Agreement(
             session=sheets[0].session,
             plan=plan,
-            sheets=tuple(sheet.digest() for sheet in sheets),
+            sheets=tuple(map(digest_of, sheets)),
             roster=roster,
             commitments=dict(commitments),
         )
@@ -213,7 +213,7 @@ class Run:
 
     def state(self) -> list[Any]:
         """For `restore`; there are secrets in it."""
-        held = {sheet.digest(): session.state() for sheet, session in self._opened}
+        held = {digest_of(sheet): session.state() for sheet, session in self._opened}
         return [state_of(self), self.account.state(), {**self._held, **held}]
 
     def restore(self, state: list[Any]) -> None:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from parties.kernel.channel import Channel, Handle
 from parties.kernel.private import HiddenError
 from parties.kernel.run import Run
+from parties.kernel.sheet import digest_of
 from protocols.errors import CohortError, DataError, MessageError, PolicyError
-from protocols.exchange.agreement import SIGNED
+from protocols.exchange.signed_values import SIGNED
 
 if TYPE_CHECKING:
     from parties.agent.owner import Owner
@@ -25,11 +26,11 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 SHARED = ("begin", "erase")
-QUIET = (*SHARED, "agree_pads", "take_keys", "hold", "add_public_shares", "stand_in")
+QUIET = (*SHARED, "agree_pads", "take_keys", "hold", "add_public_shares", "stand_in", "missing")
 """What shows nothing; each other call is counted on disk before it is answered."""
 _KEYS = (
     *("public_share", "relinearisation_first", "rotation_share", "add_public_shares"),
-    *("hold_relinearisation", "hold_decryption", "open_reply"),
+    *("hold_relinearisation", "hold_decryption", "open_reply", "missing"),
 )
 METHODS: Mapping[str, tuple[str, ...]] = {
     "CoveredKeys": (*_KEYS, "cover_key", "deal", "hold", "stand_in"),
@@ -38,15 +39,7 @@ METHODS: Mapping[str, tuple[str, ...]] = {
     "RowsSession": ("contribute", "hold_refresh"),
     "SumsSession": ("mask_key", "masked_secret", "round"),
 }
-"""What may be asked of a session, beside SHARED."""
-FIGURES: Mapping[str, tuple[str, ...]] = {
-    "CoveredKeys": ("begun", "missing"),
-    "KeySession": ("begun", "missing"),
-    "ModelSession": ("begun",),
-    "RowsSession": (),
-    "SumsSession": ("begun",),
-}
-"""What may be read of one."""
+"""What may be asked of a session, or read of one, beside SHARED."""
 COMMITTED = b"ciphercohort/commitment/1\0"
 OWN_ROWS = (COMMITTED + b"cover-refresh/",)
 OWN = (
@@ -72,7 +65,7 @@ class Serving:
         self._rows: list[tuple[tuple[Any, ...], Any]] = []
         self._opened: list[Any] = []
         self._made_of: dict[str, Any] = {}  # by sheet: rows and stream, the same after a restart
-        self._undo: list[tuple[int, Callable[[], None]]] = []
+        self._undo: tuple[int, Callable[[], None]] | None = None  # of the last call that has one
         self._calls = 0  # of this run, that may show something
         self._has_begun = self._is_saved = False
         self._public: dict[str, Callable[..., Any]] = {
@@ -92,7 +85,6 @@ class Serving:
             "used": self._used,
             "open": self._open,
             "call": self._call,
-            "figure": self._figure,
             "undo": self._undone,
             "row_seal": self._row_seal,
         }
@@ -164,7 +156,7 @@ class Serving:
             self._take_back()
         for session in self._opened:
             session.erase()
-        self._opened, self._undo, self._made_of, self._is_saved = [], [], {}, False
+        self._opened, self._undo, self._made_of, self._is_saved = [], None, {}, False
         self._run, self._rows, self._calls = None, [], 0
 
     def _take_back(self) -> None:
@@ -172,7 +164,7 @@ class Serving:
         self._of.take_back()
         for session in self._opened:
             session.erase()
-        self._opened, self._undo, self._made_of, self._is_saved = [], [], {}, False
+        self._opened, self._undo, self._made_of, self._is_saved = [], None, {}, False
 
     def _used(self, view: str, digest: str, held_out: Any) -> Handle:
         self._rows.append(((view, digest, held_out), self._rows_of(view, digest, held_out)))
@@ -196,7 +188,7 @@ class Serving:
 
     def _open(self, sheet: Any, handle: Handle, stream: str) -> tuple[Handle, bytes | None]:
         asked, rows = _at(self._rows, handle)
-        made_of, digest = (asked, stream), sheet.digest()
+        made_of, digest = (asked, stream), digest_of(sheet)
         if self._made_of.get(digest, made_of) != made_of:
             raise PolicyError("this session has begun on other rows, or with other coins")
         session = self._of.open(sheet, rows, stream, **self._owner.beside(sheet))
@@ -221,24 +213,18 @@ class Serving:
         if method not in QUIET:
             self._count()
         meant = [_at(self._opened, v) if isinstance(v, Handle) else v for v in values]
-        found = getattr(session, method)(*meant, **named)
+        found = getattr(session, method)
+        found = found(*meant, **named) if callable(found) else found
         if callable(found):
-            self._undo.append((self._calls, found))
-            return Handle(len(self._undo) - 1)
+            self._undo, found = (self._calls, found), None
         return found
 
-    def _undone(self, handle: Handle) -> None:
-        calls, undo = _at(self._undo, handle)
-        if calls != self._calls:
+    def _undone(self) -> None:
+        calls, undo = self._undo or (-1, None)
+        if undo is None or calls != self._calls:
             raise PolicyError("this party has answered for those that are missing: they stay so")
+        self._undo = None
         undo()
-
-    def _figure(self, handle: Handle, name: str) -> Any:
-        session = _at(self._opened, handle)
-        kind = type(session).__name__
-        if name not in FIGURES[kind]:
-            raise MessageError(f"{kind} has no figure of this name to read")
-        return getattr(session, name)
 
     # -- what an owner has beside rows ------------------------------------------------------------
 

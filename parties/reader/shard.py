@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from parties.kernel.integers.clipping import clip_rows, row_norms
+from parties.kernel.integers import clip_rows, row_norms
 from parties.reader.cells import Features, Labels, Scale, outcome_of
 from parties.reader.problems import Problems
 from parties.reader.schema import (

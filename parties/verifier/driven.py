@@ -6,7 +6,7 @@ from typing import Any
 
 from parties.agent.agent import Agent
 from parties.agent.consent import Consent
-from parties.agent.driving import Driving
+from parties.agent.settings import Driving
 from parties.verifier.foreseen import foreseen
 from parties.verifier.party import Party
 from protocols.exchange.messages import public_bytes

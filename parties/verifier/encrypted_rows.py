@@ -16,11 +16,10 @@ from protocols.ckks.shared_keys import Shared
 from protocols.errors import DataError, PolicyError
 from protocols.exchange.messages import Body
 from protocols.plan.circuit_plan import CircuitPlan
-from protocols.steps import endorsed
+from protocols.steps import endorsed, restore, state_of
 from protocols.steps.confirmed import Terms
 from protocols.steps.contribute import check_outputs
 from protocols.steps.endorsed import Endorsed
-from protocols.steps.state import restore, state_of
 
 if TYPE_CHECKING:
     from parties.verifier.objectives import OpenContributor
@@ -131,5 +130,5 @@ class EncryptedRowsParty(PartyProtocol):
 
     def _open(self) -> None:
         plan, name, seed, key = self.plan, self.name, self.seed, self._run.signing_key
-        self.keys = Endorsed(Terms.of(plan, endorsed.KEYS, seed), name, key)
-        self.rows = Endorsed(Terms.of(plan, endorsed.ROWS, seed), name, key)
+        self.keys = Endorsed(Terms(endorsed.KEYS, seed, plan.roster), name, key)
+        self.rows = Endorsed(Terms(endorsed.ROWS, seed, plan.roster), name, key)

@@ -23,7 +23,6 @@ from parties.verifier.party_protocol import PartyProtocol, half_of
 from parties.verifier.recompute import recompute
 from protocols.errors import CohortError, DataError, MessageError, PolicyError
 from protocols.exchange.messages import (
-    COORDINATOR,
     DEFAULT_SIZE_CAP,
     UNHEARD,
     Body,
@@ -35,6 +34,7 @@ from protocols.exchange.messages import (
     signed_head,
     whole,
 )
+from protocols.names import COORDINATOR
 from protocols.plan import kinds
 from protocols.plan.kinds import plan_from_dict
 from protocols.plan.protocol import BEFORE, protocol_of

@@ -14,10 +14,10 @@ from typing import Any
 
 from parties.agent.agent import Agent
 from parties.agent.doors import Doors
-from parties.agent.driving import Driving
 from parties.agent.owner import OURS
-from parties.agent.records import codec
 from parties.agent.server import AgentServer
+from parties.agent.settings import Driving
+from parties.agent.store import codec
 from parties.kernel.channel import Channel
 from parties.launch import no_core_files
 from parties.verifier.driven import agent_of

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 import protocols.errors as errors
 from parties.kernel.channel import Channel, Handle
 from parties.kernel.private import HiddenError, Private
-from parties.kernel.serving import FIGURES, METHODS
+from parties.kernel.serving import METHODS
 from parties.reader.schema import Schema
 from parties.reader.views import views_of
 from protocols.ckks.shared_keys import public_context
@@ -146,8 +146,6 @@ class RemoteSession:
         return f"RemoteSession({self._kind})"
 
     def __getattr__(self, name: str) -> Any:
-        if name in FIGURES[self._kind]:
-            return self._calls("figure", self._handle, name)
         if name in METHODS[self._kind]:
             return partial(self._call, name)
         raise AttributeError(name)
@@ -171,8 +169,13 @@ class RemoteSession:
 
     def stand_in(self, request: Body) -> Callable[[], None]:
         """See `KeySession.stand_in`."""
-        undo = self._call("stand_in", Body(dict(request.meta), request.blobs))
-        return partial(self._calls, "undo", undo)
+        self._call("stand_in", Body(dict(request.meta), request.blobs))
+        return partial(self._calls, "undo")
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """See `KeySession.missing`."""
+        return tuple(self._call("missing"))
 
     @property
     def seed(self) -> bytes:

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from parties.kernel import EVERY
 from parties.kernel.cover.sheet import CoveredSheet
 from parties.kernel.keys.sheet import KeysSheet
-from parties.kernel.model.columns import Columns
-from parties.kernel.model.sheet import ModelSheet
-from parties.kernel.rooms import EVERY
+from parties.kernel.model.sheet import Columns, ModelSheet
 from parties.kernel.rows import packed
 from parties.kernel.rows.sheet import RowsSheet
 from parties.kernel.sums.gradients import LOGISTIC, Gradients

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.aggregate.gaussian import thresholds
+from protocols.privacy.laws.discrete import thresholds
 from protocols.privacy.laws.randomness import RandomSource
 
 _BLOCK = 1024  # draws compared at once: flags below 100 kB stay in cache
@@ -13,7 +13,7 @@ _LOW = np.uint64(1)
 
 
 def narrow_gaussian(sigma: float, count: int, randomness: RandomSource) -> NDArray[np.int64]:
-    """Independent draws of the law of `gaussian`, int64 array, shape (count,).
+    """Independent draws of the law of `discrete`, int64 array, shape (count,).
 
     Every draw is compared with every threshold.
 

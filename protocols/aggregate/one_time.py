@@ -65,7 +65,6 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from numpy.typing import NDArray
 
 from protocols.aggregate import packed
-from protocols.aggregate.gaussian import quick_gaussian
 from protocols.aggregate.quorum import Quorum
 from protocols.aggregate.residues import MODULI, Residues
 from protocols.aggregate.security import NOISE_STD, TAIL
@@ -80,6 +79,7 @@ from protocols.aggregate.words import (
     signed,
 )
 from protocols.errors import MessageError, PolicyError, ProtocolError
+from protocols.privacy.laws.discrete import quick_gaussian
 from protocols.privacy.laws.randomness import (
     ExpandedRandomness,
     RandomSource,

@@ -32,7 +32,7 @@ Proof.
    that the reduction draws, is a s_1 + e_1 given the hints; if RLWE samples look uniform, so does
    b_1, whatever m_1 is. This is Hint-RLWE: Kim, Lee, Seo and Song, CRYPTO 2023, Theorem 1, whose
    1 / sigma_0^2 = 2 (1 / sigma_1^2 + 1 / sigma_2^2) gives the same sigma_0 = sigma / 2.
-4. The sampler's table is off by at most delta_table = 2^-119 per draw (`gaussian`).
+4. The sampler's table is off by at most delta_table = 2^-119 per draw (`discrete`).
 
 The halved std is the price of the fractional centre: with sigma = sqrt(2) 3.19, steps 1 and 2
 alone give variance 3.19^2, but the reduction would only reach RLWE of std 2.26.

@@ -12,7 +12,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import openfhe
@@ -22,9 +22,6 @@ from protocols.ckks import residues as rns
 from protocols.ckks.parameters import CkksParameters
 from protocols.ckks.residues import Residues
 from protocols.errors import MessageError, ParameterError, PlatformError
-
-if TYPE_CHECKING:
-    from protocols.ckks.column_map import ColumnMap
 
 # OpenFHE's generator is static: a forked child would repeat its parent's encryptions of zero.
 _NUMBERS = itertools.count()
@@ -168,10 +165,6 @@ class RingContext:
         whole = openfhe.DeserializeCiphertextString(blob, openfhe.BINARY)
         # Drops nothing; but what OpenFHE has read is slow to copy, by 4 ms at ring 2^15.
         return _split(self.cc.Compress(whole, towers), counts)
-
-    def mapped(self, column_map: ColumnMap, polynomial: Residues) -> Residues:
-        """The map of a polynomial at level 0, to be rescaled by the last prime."""
-        return column_map.apply(polynomial, self.primes, self.primes[-1])
 
     @cached_property
     def nothing(self) -> Any:

@@ -41,7 +41,7 @@ from protocols.ckks.context import (
 )
 from protocols.ckks.parameters import CkksParameters
 from protocols.ckks.residues import Residues
-from protocols.ckks.transform import powers_of_root, reversed_bits
+from protocols.ckks.transform import evaluations
 
 
 class CkksContext(RingContext):
@@ -159,20 +159,6 @@ def centre(primes: tuple[int, ...], ring_dim: int, special: int) -> Residues:
 
     primes: of Q, and last the `special` ones, K of them, whose product is P.
     """
-    one: Residues = np.ones((len(primes), ring_dim), np.uint64)
-    every = one
-    # 1 + X + X^2 + ... is the product of 1 + X^(2^k).
-    for k in range(ring_dim.bit_length() - 1):
-        factor = rns.add(one, monomial(primes, ring_dim, 1 << k), primes)
-        every = rns.product(every, factor, primes)
     half = prod(primes[-special:]) * special // 2
-    return rns.scale(every, [half % p for p in primes], primes)
-
-
-@lru_cache(maxsize=4)
-def monomial(primes: tuple[int, ...], n: int, places: int) -> Residues:
-    """X^places, shape (len(primes), n)."""
-    exponents = (2 * reversed_bits(n) + 1) * places % (2 * n)
-    found = powers_of_root(primes, n, n)[:, exponents]
-    found.setflags(write=False)
-    return found
+    every = evaluations(np.ones(ring_dim, np.int64), primes)
+    return rns.scale(every, [half] * len(primes), primes)

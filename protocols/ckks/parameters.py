@@ -26,7 +26,7 @@ NARROW_ERROR_STD = 1.0
 SPECIAL_PRIME_BITS = 60
 # OpenFHE keeps P 4 bits longer than a digit, which may be 1 bit longer than its primes' sizes.
 SPECIAL_SPARE_BITS = 5
-# A refresh keeps three primes; its masks use the room of all three (`ckks/masks.py`).
+# A refresh keeps three primes; its masks use the room of all three (`ckks/sampling.py`).
 REFRESH_TOWERS = 3
 # One prime would bound the weights by 2^(first_mod_bits - scale_bits - 1).
 DECRYPTION_TOWERS = 2
@@ -98,11 +98,6 @@ class CkksParameters:
         towers_per_digit = math.ceil(self.num_towers / self.num_digits)
         digit_bits = self.scale_bits * (towers_per_digit - 1) + self.first_mod_bits
         return math.ceil((digit_bits + SPECIAL_SPARE_BITS) / SPECIAL_PRIME_BITS)
-
-    @property
-    def key_rows(self) -> int:
-        """Residue rows of one half of an evaluation key."""
-        return (self.num_towers + self.num_special_towers) * self.num_digits
 
     @property
     def log_qp(self) -> int:

@@ -154,17 +154,9 @@ def _column(primes: Sequence[int]) -> Residues:
 
 
 def scale(rows: Residues, factors: Sequence[int], primes: Sequence[int]) -> Residues:
-    """(factor * row) mod prime, row by row; rows below their primes (< 2^61), factors any integers.
-
-    Two bits of the factor at a time: 4 * total + 3 * row stays below 2^64.
-    """
-    modulus = np.array(primes, dtype=np.uint64)[:, None]
+    """(factor * row) mod prime, row by row; rows below their primes (< 2^60), any factors."""
     reduced = [factor % prime for factor, prime in zip(factors, primes, strict=True)]
-    total = np.zeros_like(rows)
-    for shift in range(max(reduced).bit_length() // 2 * 2, -1, -2):
-        digits = np.array([factor >> shift & 3 for factor in reduced], np.uint64)[:, None]
-        total = (total * np.uint64(4) + rows * digits) % modulus
-    return total
+    return product(rows, np.broadcast_to(_column(reduced), rows.shape), primes)
 
 
 def uniform(seed: bytes, label: str, primes: Sequence[int], ring_dim: int) -> Residues:

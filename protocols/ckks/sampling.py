@@ -1,24 +1,45 @@
-"""Secrets and errors under threshold CKKS: small polynomials, all of which are drawn here.
+"""Secrets, errors and the size of masks under threshold CKKS.
 
-From the operating system's generator, expanded by AES-256 in counter mode. OpenFHE's own is seeded
-from the processor's instruction alone, so it draws nothing that protects anybody: it transforms and
-multiplies what stands here.
+All small polynomials are drawn here, from the operating system's generator, expanded by AES-256 in
+counter mode. OpenFHE's own is seeded from the processor's instruction alone, so it draws nothing
+that protects anybody: it transforms and multiplies what stands here.
+
+Masks of a collective refresh use the whole room of its primes. With Q3 the product of these and P
+parties, every M_p is uniform over
+
+    -2^(k-1) … 2^(k-1) - 1,    k = floor(log2((Q3 - 2 room) / P)),
+
+so that |m - sum_p M_p| < Q3 / 2 for every message with |m| <= room: the sum does not wrap, and
+lifts to Q exactly.
+
+Security: what colluders see of a coefficient m is m - M_p mod Q3, within |m| / 2^k of uniform in
+total variation. A message scaled beyond the room still shows its place among the at most
+Q3 / 2^k < 2 P (1 + 2^-38) intervals of a mask's size alone: in the mean at most log2(2 P) bits of a
+coefficient, however large it is, because I(m; m - M) = H(m - M) - H(M) <= log2(Q3 / 2^k). One
+refresh shows that. Several of one value, scaled differently, add up: some 25 show all of it.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.aggregate.gaussian import quick_gaussian
 from protocols.ckks import residues as rns
 from protocols.ckks.context import RingContext
 from protocols.ckks.flooding import FRESH_ERROR_STD, encode_complex
 from protocols.ckks.residues import Residues, each
 from protocols.ckks.transform import Integers, evaluations, to_slots
+from protocols.privacy.laws.discrete import quick_gaussian
 from protocols.privacy.laws.randomness import ExpandedRandomness, uniform_below
 
 Message = NDArray[np.float64] | None
+# The lift finds the multiple of Q3 in double precision: a message stays 2^-40 off the edge.
+ROOM_BITS = 40
+WORD = 64
+"""Bits of one."""
 
 
 def ternary(ring_dim: int) -> Integers:
@@ -83,3 +104,13 @@ def encryption(
         slots[: len(message)] = message
         c0 = rns.add(c0, _encoded(context, slots, len(primes)), primes)
     return c0, c1
+
+
+def room(primes: Sequence[int]) -> int:
+    """Largest |coefficient| of a message that the refresh carries; primes: the refresh's."""
+    return math.prod(primes) >> ROOM_BITS
+
+
+def mask_bits(primes: Sequence[int], parties: int) -> int:
+    """k of the module: a mask takes 2^k values."""
+    return ((math.prod(primes) - 2 * room(primes)) // parties).bit_length() - 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,11 +10,10 @@ import msgspec
 
 from protocols.errors import ParameterError
 from protocols.exchange.documents import Checked, parse_json, read
-from protocols.names import check_name
+from protocols.names import check_key, check_name
 
 CARD_KIND, INVITATION_KIND = "ciphercohort-party", "ciphercohort-invitation"
 MAX_BYTES = 1 << 16
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 Size = Annotated[int, msgspec.Meta(ge=1)]
 
 
@@ -93,14 +91,3 @@ def _read(kind: type[_File], path: Path) -> Any:
     if not isinstance(fields, dict) or fields.get("kind") != kind.__struct_config__.tag:
         raise ParameterError("it is of another kind")
     return read(fields, kind, "the file")
-
-
-def check_key(name: str, value: object) -> str:
-    """Text of 64 hexadecimal digits: a verification key or a digest.
-
-    Raises:
-        ParameterError: it is not.
-    """
-    if not isinstance(value, str) or not _DIGEST.fullmatch(value):
-        raise ParameterError(f"{name}={value!r:.80} is not 64 hexadecimal digits (0-9, a-f)")
-    return value

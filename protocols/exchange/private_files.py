@@ -1,12 +1,35 @@
-"""Files that survive a power cut whole, and that only their owner reads."""
+"""Files that survive a power cut whole, and that only their owner reads; locks on files."""
 
 from __future__ import annotations
 
 import os
 import secrets
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+if sys.platform == "win32":
+    import msvcrt
+
+    def _try(handle: int) -> None:
+        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+
+    def _free(handle: int) -> None:
+        msvcrt.locking(handle, msvcrt.LK_UNLCK, 1)
+else:
+    import fcntl
+
+    def _try(handle: int) -> None:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def _free(handle: int) -> None:
+        fcntl.flock(handle, fcntl.LOCK_UN)
+
+
 MODE, FOLDER_MODE = 0o600, 0o700
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.1  # [s]
 # No link is followed and no child inherits the file; on Windows bytes stay as they are.
 _SAFE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
@@ -68,3 +91,32 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+@contextmanager
+def locked(path: Path, seconds: float | None = None) -> Iterator[None]:
+    """Hold the lock of a file (mode 0600, made where there is none), against threads as well.
+
+    The operating system frees it when a process dies. A file that is made exclusively would stay
+    behind such a process, and nobody could tell.
+
+    seconds: longest wait; None: for ever.
+
+    Raises:
+        TimeoutError: others hold it for longer.
+    """
+    deadline, pause = None if seconds is None else time.monotonic() + seconds, _FIRST_PAUSE
+    with open(path, "w", opener=private_opener) as file:
+        while True:
+            try:
+                _try(file.fileno())
+                break
+            except OSError:  # BlockingIOError here, PermissionError on Windows
+                if deadline is not None and time.monotonic() > deadline:
+                    raise TimeoutError(f"{path} is held by another process") from None
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        try:
+            yield
+        finally:
+            _free(file.fileno())

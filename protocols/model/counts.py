@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from parties.kernel.model.clear_rows import encoded_size, party_circuit
-from parties.kernel.model.columns import Columns, Complexes
+from parties.kernel.model.sheet import Columns, Complexes
 from protocols.ckks import residues as rns
 from protocols.ckks.circuits.periodic import PeriodicLayout, widest
 from protocols.ckks.circuits.rows import advance

@@ -5,7 +5,7 @@
 h0_p = c1 s_p - M_p, locked, and h1_p = -a' s_p + T(M_p) + e_p, see `refresh`. What is different:
 
 - T (`ckks.trace_map`) sees 2k coefficients. M_p is uniform modulo the refresh's primes on all
-  others, and an integer in the room of `ckks.masks` on these;
+  others, and an integer in the room of `ckks.sampling` on these;
 - T rounds, so that results are at level 0, without a rescaling;
 - shares are not committed to. What a party chooses last is c0 of the fresh vector; every c1 that a
   secret meets later has fresh encryptions of the next round in it, fixed after that. (Of two

@@ -9,9 +9,9 @@ The arithmetic's error depends on the data, so none of it counts as noise:
   (`kinds.iterate_error_std`), which no single iteration exceeds. Sums that have their noise
   before they are encrypted (`GramPlan`) are not widened: see `privacy.gram_certificate`.
 - **delta.** Gaussian tails of T m slots; and the masks of refreshes, of 2^k values
-  (`ckks.masks`): a coefficient of at most 2^scale_bits `LARGEST_SLOT` is off uniform by the ratio.
-  No proven bound on slots is above that (`slot_bounds`), and delta has paid for noise that breaks
-  the proof.
+  (`ckks.sampling`): a coefficient of at most 2^scale_bits `LARGEST_SLOT` is off uniform by the
+  ratio. No proven bound on slots is above that (`slot_bounds`), and delta has paid for noise that
+  breaks the proof.
 - **Decryption.** What the decrypted polynomial holds beside the model is flooded by each party so
   that e^T Sigma^-1 e <= 1 / (12 2^40) for the whole error vector e (`ckks.flooding`, whose bounds
   are above its standard deviation). Neighbours differ by twice that: a Gaussian release of

@@ -46,7 +46,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.kernel.integers.clipping import clip_rows
+from parties.kernel.integers import clip_rows
 from parties.kernel.integers.symmetric import full
 from protocols.errors import ParameterError
 from protocols.privacy.certificates.certificate import Condition

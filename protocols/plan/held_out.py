@@ -33,7 +33,6 @@ from numpy.typing import NDArray
 
 from protocols.errors import ParameterError
 
-COIN_BYTES = 32
 MOST_LETTERS = 64
 """Of a draw's name."""
 

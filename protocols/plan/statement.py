@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from protocols.errors import MessageError
-from protocols.exchange.messages import COORDINATOR, Body, Envelope, address_of, decode, encode
+from protocols.exchange.messages import Body, Envelope, address_of, decode, encode
+from protocols.names import COORDINATOR
 
 STATEMENT = "statement"
 

@@ -4,7 +4,7 @@ Messages
     enrol   -> {}                      <- {rows, num_features, schema (digest), commitment}
     agree   -> {plan}                  <- {plan (digest), sheets (digests), signature}
     reveal  -> {signatures}            <- {seed}
-    (the next step hands all seeds to everyone, whose kernels check them: `exchange.agreement`)
+    (the next step hands all seeds to everyone, whose kernels check them: `exchange.signed_values`)
 
 Security: plan, sheets and commitments are signed by all before any seed is shown. A coordinator
 that picked a random element of the run could read a key share from one refresh.
@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from protocols.errors import MessageError, ProtocolError
-from protocols.exchange.agreement import Agreement
 from protocols.exchange.messages import Body, Exchange, to_everyone
+from protocols.exchange.signed_values import Agreement
 from protocols.plan.run_plan import Member, RunPlan
 
 

@@ -12,14 +12,12 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from protocols.errors import PolicyError, ProtocolError
 from protocols.exchange import signed_values
-from protocols.exchange.body import Body
-from protocols.exchange.labels import commit_of
+from protocols.exchange.body import Body, commit_of
 from protocols.exchange.signed_values import SignedValue, committed_text, digest_of
 
 ENDORSEMENT = "endorsement"
@@ -62,11 +60,6 @@ class Terms:
     seed: bytes
     roster: Mapping[str, str]
     view: str = ""
-
-    @classmethod
-    def of(cls, plan: Any, phase: Phase, seed: bytes) -> Terms:
-        """Of one phase of a run."""
-        return cls(phase, seed, plan.roster)
 
     @classmethod
     def of_round(

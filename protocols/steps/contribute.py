@@ -112,7 +112,7 @@ def opened(
     Raises:
         ProtocolError: a party opened another contribution than it committed to; names it.
     """
-    terms = Terms.of(plan, ROWS, seed)
+    terms = Terms(ROWS, seed, plan.roster)
     endorsements = yield from commitments.opened(terms, keys, fold)
     yield from survivors.ask(CONFIRM, endorsements, [], plan.ckks.ring_dim)
 

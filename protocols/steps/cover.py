@@ -58,7 +58,7 @@ from protocols.exchange import signed_messages, signed_values
 from protocols.exchange.messages import Ask, Body, Exchange, to_everyone
 from protocols.plan.circuit_plan import CircuitPlan
 from protocols.plan.protocol import Request
-from protocols.steps.sealed_shares import address, binding, others, signed_share
+from protocols.steps.sealed_shares import address, binding, cover_key_text, others, signed_share
 from protocols.steps.secret_half import CircuitHalf
 
 KEYS, DEAL, HOLD = "cover-keys", "cover-deal", "cover-hold"
@@ -105,7 +105,7 @@ def share(plan: CircuitPlan, seed: bytes) -> Exchange[None]:
     names, bound = plan.names, binding(seed)
     replies = yield to_everyone(KEYS, names, Body())
     keys = signed_messages.replied(replies)
-    text = partial(signed_values.cover_key_text, bound)
+    text = partial(cover_key_text, bound)
     signed_values.check("cover key", text, plan.roster, keys)
     replies = yield to_everyone(DEAL, names, signed_messages.to_request(keys))
     dealt: dict[str, dict[str, bytes]] = {}

@@ -7,9 +7,8 @@ from functools import partial
 
 from protocols.errors import PolicyError, ProtocolError
 from protocols.exchange import signed_values
-from protocols.exchange.body import Body
-from protocols.exchange.labels import CONTRIBUTE
-from protocols.exchange.labels import KEYS as KEYS_STEP
+from protocols.exchange.body import CONTRIBUTE, Body
+from protocols.exchange.body import KEYS as KEYS_STEP
 from protocols.exchange.signed_values import SignedValue
 from protocols.steps.confirmed import ENDORSEMENT, Opening, Phase, Terms
 

@@ -34,7 +34,7 @@ from typing import Any
 from protocols.ckks import residues as rns
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.residues import Residues
-from protocols.exchange.labels import PUBLIC_KEY, commit_of, rotation_label
+from protocols.exchange.body import PUBLIC_KEY, commit_of, rotation_label
 from protocols.exchange.messages import Body, Exchange, to_everyone
 from protocols.exchange.wire import RunningSums
 from protocols.plan.circuit_plan import CircuitPlan
@@ -150,7 +150,7 @@ def ceremony(
         shares[name] = body.blobs[0], list(body.digests[1:])
         return kept
 
-    terms = Terms.of(plan, endorsed.KEYS, seed)
+    terms = Terms(endorsed.KEYS, seed, plan.roster)
     request = Body({"seeds": dict(seeds)})
     endorsements = yield from commitments.opened(terms, request, fold)
     public_b, h0, h1 = sums.of({})

@@ -4,7 +4,7 @@
     refresh/k        -> all digests                        <- h0 (3 towers), h1 (all towers) of each
 
 h0_p = c1 s_p - M_p and h1_p = -a' s_p + M_p + e_p, M_p uniform in the room of the three primes
-(about 177 - log2 P bits, see `ckks/masks.py`); the sums give c0 + h0 = m - M and the fresh
+(about 177 - log2 P bits, see `ckks/sampling.py`); the sums give c0 + h0 = m - M and the fresh
 ciphertext (m - M + h1, a') of m.
 
 Where the plan names a public map T (`ckks/column_map.py`), parties send h1_p = -a' s_p + T(M_p) +
@@ -116,7 +116,8 @@ def join(
         lifted.append(context.cc.IntMPBootEncrypt(public_key, [h0, h1], random, ct))
 
     def mapped(column_map: ColumnMap, masked: Residues, h1: Residues) -> Residues:
-        return rns.add(context.mapped(column_map, masked), h1, context.primes)
+        primes = context.primes
+        return rns.add(column_map.apply(masked, primes, primes[-1]), h1, primes)
 
     going = [k for k, column_map in enumerate(through) if column_map is not None]
     for k in going:

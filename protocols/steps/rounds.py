@@ -10,11 +10,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from protocols.errors import PolicyError
 from protocols.exchange import signed_values
-from protocols.exchange.body import Body
-from protocols.exchange.labels import repeated
+from protocols.exchange.body import Body, repeated
+from protocols.steps import restore, state_of
 from protocols.steps.confirmed import Terms, View
 from protocols.steps.endorsed import Endorsed
-from protocols.steps.state import restore, state_of
 
 if TYPE_CHECKING:
     from protocols.exchange.messages import Exchange

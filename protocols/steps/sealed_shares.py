@@ -67,6 +67,11 @@ def others(names: Sequence[str], name: str) -> tuple[str, ...]:
 # -- what is signed -------------------------------------------------------------------------------
 
 
+def cover_key_text(bound: bytes, name: str, key: str) -> bytes:
+    """What a party signs of the key that seals its shares; bound: see `binding`."""
+    return b"ciphercohort/cover-key/1\0" + bound + bytes.fromhex(key) + name.encode()
+
+
 def address(bound: bytes, dealer: str, receiver: str) -> bytes:
     """What a sealed share is bound to: session, dealer, receiver."""
     return b"ciphercohort/cover-share/1\0" + bound + repr((dealer, receiver)).encode()

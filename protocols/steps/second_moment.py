@@ -34,8 +34,9 @@ from protocols.aggregate import setup
 from protocols.aggregate.coordinator_cipher import CoordinatorCipher
 from protocols.aggregate.wire import sum_messages
 from protocols.errors import MessageError, PolicyError, ProtocolError
-from protocols.exchange.labels import OPENING_KEY
-from protocols.exchange.messages import COORDINATOR, Body, Exchange, decode, to_everyone
+from protocols.exchange.body import OPENING_KEY
+from protocols.exchange.messages import Body, Exchange, decode, to_everyone
+from protocols.names import COORDINATOR
 from protocols.numerics.whitening import ROUNDING
 from protocols.plan.kinds import only, plan_from_dict
 from protocols.plan.protocol import BEFORE, Request

@@ -21,7 +21,7 @@ there, and for L2 nothing changes.
 Two ways to draw the batches have a proof:
 
 * "cyclic": rows are dealt into K fixed batches by position, and round t takes batch t mod K. This
-  is public; which row has which place is not: owners shuffle them first (`parties.kernel.order`),
+  is public; which row has which place is not: owners shuffle them first (`parties.kernel.private`),
   for an order that follows from the rows would let one of them move all others. A row is drawn in
   at most ceil(T / K) rounds and nothing of it shows in the others, so adaptive composition gives
   exactly mu = sqrt(ceil(T / K)) 2 C / sigma (Gaussian DP, Dong, Roth, Su, arXiv:1905.02383). No

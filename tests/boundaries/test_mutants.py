@@ -17,8 +17,7 @@ import pytest
 
 from parties.kernel import private
 from parties.kernel.integers.exact import Exact
-from parties.kernel.order import shuffled
-from parties.kernel.private import opened
+from parties.kernel.private import opened, shuffled
 from parties.kernel.sums.integer_sums import Factors
 from parties.reader import cells
 from parties.reader.shard import Shard

@@ -24,7 +24,7 @@ from coordinator.replay import CHECKS, Check, Replayed, replay
 from protocols.ckks import residues as rns
 from protocols.errors import ParameterError
 from protocols.exchange.messages import Body, new_signing_key, public_bytes
-from protocols.exchange.spoken import spoken
+from protocols.names import spoken
 from protocols.steps.decrypt import release_error_std
 from protocols.steps.survivors import Survivors
 from tests.sims.model_runs import cohort

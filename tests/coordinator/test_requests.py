@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from coordinator.coordinator import Requests
 from protocols.exchange.messages import (
-    COORDINATOR,
     Body,
     Envelope,
     digest,
@@ -13,6 +12,7 @@ from protocols.exchange.messages import (
     signed_head,
     whole,
 )
+from protocols.names import COORDINATOR
 
 
 def test_requests_are_made_one_at_a_time() -> None:

@@ -15,7 +15,7 @@ from coordinator.settings import IDENTITY, Settings
 from coordinator.setup import INVITATION, admit, host_of, init_coordinator
 from protocols.errors import ParameterError
 from protocols.exchange.cards import CARD_KIND, Card
-from protocols.exchange.spoken import spoken
+from protocols.names import spoken
 
 ADDRESSES = dict.fromkeys(("fleet", "control", "serverappio", "public"), "127.0.0.1:9092")
 

@@ -15,7 +15,6 @@ from cryptography.hazmat.primitives.ciphers.modes import CTR
 from scipy import stats
 
 from protocols.aggregate import largest, one_time, packed, residues, words
-from protocols.aggregate.gaussian import _table, quick_gaussian
 from protocols.aggregate.narrow import narrow_gaussian
 from protocols.aggregate.one_time import Round
 from protocols.aggregate.quorum import Quorum
@@ -28,6 +27,7 @@ from protocols.errors import (
     PolicyError,
     ProtocolError,
 )
+from protocols.privacy.laws.discrete import _table, quick_gaussian
 from protocols.privacy.laws.randomness import ExpandedRandomness
 from protocols.privacy.laws.seeded import SeededRandomness
 

@@ -15,17 +15,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from parties.kernel import EVERY
 from parties.kernel import run as run_of
 from parties.kernel.keys import session as key_session
 from parties.kernel.keys.session import KeySession
 from parties.kernel.private import Terms
-from parties.kernel.rooms import EVERY
 from parties.kernel.rows.session import RowsSession
 from protocols.ckks import residues as rns
 from protocols.ckks.parameters import DECRYPTION_TOWERS, REFRESH_TOWERS
 from protocols.errors import CohortError, PolicyError
-from protocols.exchange.body import Body
-from protocols.exchange.labels import commit_of
+from protocols.exchange.body import Body, commit_of
 from protocols.exchange.signed_messages import to_request
 from protocols.exchange.signed_values import SignedValue
 from protocols.privacy.laws.randomness import SystemRandomness

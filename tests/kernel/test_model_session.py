@@ -20,14 +20,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parties.kernel.model import columns
 from parties.kernel.model import session as model_session
-from parties.kernel.model.columns import Columns
+from parties.kernel.model import sheet as sheet_module
 from parties.kernel.model.pads import Pads
 from parties.kernel.model.session import Alone, ModelSession
-from parties.kernel.model.sheet import ModelSheet, TraceMap
+from parties.kernel.model.sheet import Columns, ModelSheet, TraceMap
 from parties.kernel.private import Private, Terms
-from parties.kernel.sheet import cost
+from parties.kernel.sheet import cost, digest_of
 from protocols.ckks import residues as rns
 from protocols.ckks.circuits import projection
 from protocols.ckks.circuits.periodic import PeriodicLayout
@@ -721,9 +720,9 @@ SLOTS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
 @pytest.mark.parametrize("floor", SLOTS)
 def test_slots_hold_and_a_mutant_is_seen(floor: str) -> None:
     old, new, holds = SLOTS[floor]
-    assert holds(columns)
+    assert holds(sheet_module)
     try:
-        assert not holds(mutant(columns, old, new))
+        assert not holds(mutant(sheet_module, old, new))
     except IndexError:
         return
 
@@ -747,8 +746,8 @@ def test_columns_are_the_plans() -> None:
 def test_a_sheet_has_one_digest() -> None:
     changed = [replace(SHEET, **{f.name: f"{f.name}?"}) for f in fields(SHEET)]
     other = replace(SHEET, columns=replace(COLUMNS, num_features=4))
-    assert SHEET.digest() == replace(SHEET).digest()
-    assert len({sheet.digest() for sheet in (SHEET, other, *changed)}) == 2 + len(changed)
+    assert digest_of(SHEET) == digest_of(replace(SHEET))
+    assert len({digest_of(sheet) for sheet in (SHEET, other, *changed)}) == 2 + len(changed)
 
 
 # -- a hostile verifier ----------------------------------------------------------------------------

@@ -23,11 +23,12 @@ from parties.kernel import run as run_module
 from parties.kernel.keys.session import KeySession
 from parties.kernel.private import HiddenError, Terms, closed
 from parties.kernel.run import Run
+from parties.kernel.sheet import digest_of
 from parties.reader.schema import Label, Schema
 from parties.reader.shard import ClampCounts, Shard
 from protocols.errors import PolicyError, ProtocolError
-from protocols.exchange import agreement as agreement_module
-from protocols.exchange.agreement import commitment
+from protocols.exchange import signed_values
+from protocols.exchange.signed_values import commitment
 from protocols.privacy.laws.randomness import SystemRandomness
 from protocols.privacy.laws.seeded import SeededRandomness
 from tests.kernel.test_key_session import SHEET as KEYS_OF_CKKS
@@ -77,7 +78,7 @@ class Owner:
 
     def agreement(self, **changed: Any) -> Any:
         """On this owner's sheets, or on others; as its kernel makes it."""
-        own = {"sheets": [SUMS.digest()], "own": self.run.commitment, **changed}
+        own = {"sheets": [digest_of(SUMS)], "own": self.run.commitment, **changed}
         return OTHERS.agreement(made=self._kernel.Agreement, **own)
 
     def seeds(self) -> dict[str, str]:
@@ -239,14 +240,14 @@ def the_joint_seed_has_every_seed(kernel: Any) -> bool:
     return len(found) == 1 + len(OTHERS.seeds)
 
 
-RUN, AGREEMENT = run_module, agreement_module
+RUN, AGREEMENT = run_module, signed_values
 SIGNED = "[self.session, self.plan, [*self.sheets], committed]"
 
 
 def a_state_that_is_not_taken_is_kept(kernel: Any) -> bool:
     """A session that could not go on must not begin anew in the next attempt."""
     owner = Owner(kernel, NAMED)
-    owner.run._held = {KEYS_SHEET.digest(): ["no state of such a session"]}
+    owner.run._held = {digest_of(KEYS_SHEET): ["no state of such a session"]}
     first = refuses(lambda: owner.open(KEYS_SHEET), HiddenError)
     return first and refuses(lambda: owner.open(KEYS_SHEET), HiddenError)
 
@@ -266,11 +267,11 @@ FLOORS: dict[str, tuple[ModuleType, str, str, Callable[[Any], bool]]] = {
         the_own_commitment_is_its_own,
     ),
     "no other sheet": (
-        RUN, "if self._agreed is not None and sheet.digest() not in", "if False and sheet not in",
+        RUN, "if self._agreed is not None and digest not in", "if False and digest not in",
         no_sheet_is_opened_after,
     ),
     "no session again": (
-        RUN, "if self._agreed is not None and sheet.digest() not in self._held:", "if False:",
+        RUN, "if self._agreed is not None and digest not in self._held:", "if False:",
         no_session_is_opened_again,
     ),
     "own word": (
@@ -281,18 +282,18 @@ FLOORS: dict[str, tuple[ModuleType, str, str, Callable[[Any], bool]]] = {
         RUN, "self._agreed.check(signatures)", "pass", no_seed_before_all_have_signed,
     ),
     "signed by its key": (
-        AGREEMENT, 'signed_values.check("agree', '(lambda *_: None)("agree',
+        AGREEMENT, ' check("agree', ' (lambda *_: None)("agree',
         another(sheets=["77" * 32]),
     ),
     "this session": (AGREEMENT, SIGNED, SIGNED.replace("self.session", "0"), another(session="t")),
     "this plan": (AGREEMENT, SIGNED, SIGNED.replace("self.plan", "0"), another(plan="22" * 32)),
     "these sheets": (
         AGREEMENT, SIGNED, SIGNED.replace("[*self.sheets]", "0"),
-        another(sheets=[replace(SUMS, honest=2).digest()]),
+        another(sheets=[digest_of(replace(SUMS, honest=2))]),
     ),
     "all sheets": (
         AGREEMENT, SIGNED, SIGNED.replace("[*self.sheets]", "self.sheets[0]"),
-        another(sheets=[SUMS.digest(), KEYS_SHEET.digest()]),
+        another(sheets=[digest_of(SUMS), digest_of(KEYS_SHEET)]),
     ),
     "these commitments": (
         AGREEMENT, SIGNED, SIGNED.replace("committed", "0"), another(own=commitment(bytes(32))),
@@ -339,9 +340,9 @@ def mutant(of: ModuleType, old: str, new: str) -> Any:
     try:
         found.__dict__["__name__"] = "mutant"
         exec(compile(source.replace(old, new), "mutant", "exec"), found.__dict__)
-        if of is agreement_module:
+        if of is signed_values:
             run_source = Path(str(run_module.__file__)).read_text()
-            named = "from protocols.exchange.agreement import Agreement, commitment, new_seed\n"
+            named = "from protocols.exchange.signed_values import Agreement, commitment, new_seed\n"
             assert run_source.count(named) == 1
             exec(compile(run_source.replace(named, ""), "mutant", "exec"), found.__dict__)
     finally:
@@ -367,7 +368,7 @@ def test_a_mutant_that_changes_nothing_is_not_seen() -> None:
 def test_all_sessions_of_a_run_have_the_joint_seed_of_all() -> None:
     owner = Owner(run_module, NAMED, SUMS, KEYS_SHEET)
     seeds = owner.seeds()
-    sheets = [SUMS.digest(), KEYS_SHEET.digest()]
+    sheets = [digest_of(SUMS), digest_of(KEYS_SHEET)]
     expected = OTHERS.agreement(sheets, owner.run.commitment).joint_seed(seeds)
     with owner.run.private:
         assert [session.begin(seeds) for session in owner.sessions] == [expected] * 2
@@ -436,5 +437,5 @@ def test_a_run_goes_on_where_it_was(at: str) -> None:
         with pytest.raises(PolicyError, match="not everybody has signed"):
             session.begin(seeds)
         assert again.run.reveal(signed) == first.run._seed
-    agreed = first.agreement(sheets=[KEYS_SHEET.digest()])
+    agreed = first.agreement(sheets=[digest_of(KEYS_SHEET)])
     assert session.begin(seeds) == agreed.joint_seed(seeds)

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from parties.kernel.integers.exact import Exact
 from parties.kernel.private import HiddenError, Private, Terms
+from parties.kernel.sheet import digest_of
 from parties.kernel.sums import session as sums_session
 from parties.kernel.sums.gradients import Gradients
 from parties.kernel.sums.integer_sums import PartSum
@@ -331,12 +332,12 @@ def test_rings_are_from_the_kernels_own_table(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_sheet_has_one_digest() -> None:
-    assert SHEET.digest() == replace(SHEET).digest()
+    assert digest_of(SHEET) == digest_of(replace(SHEET))
     changed = [replace(SHEET, **{f.name: f"{f.name}?"}) for f in fields(SHEET)]
     rounds = [replace(SHEET, rounds=(replace(ASKED, **{f.name: "?"}),)) for f in fields(ASKED)]
-    assert len({sheet.digest() for sheet in (SHEET, *changed, *rounds)}) == 1 + len(changed) + len(
-        rounds
-    )
+    assert len({digest_of(sheet) for sheet in (SHEET, *changed, *rounds)}) == 1 + len(
+        changed
+    ) + len(rounds)
 
 
 # -- a hostile verifier ----------------------------------------------------------------------------

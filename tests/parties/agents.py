@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from parties.agent.agent import Agent, Limits
-from parties.agent.coin_box import CoinBox
 from parties.agent.consent import Consent
+from parties.agent.owner import CoinBox
 from parties.agent.store import SessionStore
 from parties.agent.vault import Vault
 from parties.verifier.party import Party

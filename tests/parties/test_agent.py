@@ -31,7 +31,7 @@ from protocols.exchange.messages import (
     new_signing_key,
     public_bytes,
 )
-from protocols.exchange.spoken import spoken
+from protocols.names import spoken
 from tests.parties.agents import PASSPHRASE, Agents
 from tests.support.helpers import NOISE, log2_error
 from tests.support.sessions import holding, model_session

@@ -18,9 +18,8 @@ from protocols.ckks.evaluation import CkksContext
 from protocols.errors import CohortError, ParameterError, PolicyError, ProtocolError
 from protocols.exchange.messages import Body, new_signing_key, public_bytes
 from protocols.plan.run_plan import Member
-from protocols.steps import sealed_shares
+from protocols.steps import sealed_shares, state_of
 from protocols.steps.sealed_shares import StandIn, others
-from protocols.steps.state import state_of
 from tests.support.exact import secret_rows
 from tests.support.helpers import NOISE, make_plan, party_names, through_the_codec
 

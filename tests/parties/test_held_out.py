@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, hypergeom
 
-from parties.agent.coin_box import CoinBox
 from parties.agent.manifest import describe_plan
+from parties.agent.owner import CoinBox
 from parties.agent.vault import Vault
 from parties.coins import Coins
 from parties.policy import Policy

@@ -9,8 +9,7 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
-from parties.kernel.order import order_coins, shuffled
-from parties.kernel.private import opened
+from parties.kernel.private import opened, order_coins, shuffled
 from parties.policy import Policy
 from parties.reader.schema import Label, NumericColumn, Schema
 from parties.reader.shard import Shard, encode_shard

@@ -15,7 +15,7 @@ pytest.importorskip("opacus")
 from torch import nn  # noqa: E402
 
 from ciphercohort.estimators.torch_plan import TrainingPlan  # noqa: E402
-from parties.kernel.order import shuffled  # noqa: E402
+from parties.kernel.private import shuffled  # noqa: E402
 from parties.kernel.sums.integer_sums import PartSum  # noqa: E402
 from parties.reader.tensor_shard import TensorSchema, TensorShard  # noqa: E402
 from parties.verifier.torch_step import (  # noqa: E402

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from parties.kernel.gram.sums import GramSums
-from parties.kernel.keys import answers
+from parties.kernel.keys.session import refresh_reply
 from protocols.ckks import residues as rns
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.parameters import DECRYPTION_TOWERS, CkksParameters
@@ -99,9 +99,7 @@ def run_encrypted(task: GramTask, sums: Sequence[GramSums]) -> GramRun:
             packed = {}, pack(task, parts[name])
             return contribution(context, keys.shares[name], keys.public_key, packed)
         maps = (None,) * len(body.blobs)
-        return answers.refresh(
-            context, partial(refresh_shares, keys.shares[name]), maps, step, body
-        )
+        return refresh_reply(context, partial(refresh_shares, keys.shares[name]), maps, step, body)
 
     again = refreshing(evaluator, plan, keys)
 

@@ -9,7 +9,7 @@ from protocols.ckks import residues as rns
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.parameters import DECRYPTION_TOWERS, REFRESH_TOWERS
 from protocols.ckks.residues import Residues
-from protocols.exchange.labels import PUBLIC_KEY, RELINEARISATION, rotation_label
+from protocols.exchange.body import PUBLIC_KEY, RELINEARISATION, rotation_label
 from protocols.model import gradient as model_gradient
 from protocols.steps import cover, decrypt, keygen, refresh
 from protocols.steps.endorsed import KEYS, ROWS

@@ -22,10 +22,10 @@ from parties.kernel.cover import shamir
 from protocols.ckks import residues as rns
 from protocols.ckks import subring
 from protocols.ckks.flooding import FRESH_ERROR_STD
-from protocols.ckks.masks import mask_bits
 from protocols.ckks.residues import Residues
+from protocols.ckks.sampling import mask_bits
 from protocols.ckks.subring import TraceMap
-from protocols.exchange import labels
+from protocols.exchange.body import PUBLIC_KEY, RELINEARISATION, commit_of
 from protocols.steps import keygen
 from protocols.steps.keygen import PUBLIC_SHARES as SHARES
 from protocols.steps.samples import (
@@ -78,9 +78,7 @@ class Equations:
         requests = [body for _, _, body, _ in run.messages]
         blobs = [blob for body in requests for blob in body.blobs]
         self._received = {hashlib.sha256(blob).hexdigest(): blob for blob in blobs}
-        self._second = next(
-            b for s, _, b, _ in run.messages if s == labels.commit_of(keygen.RELINEARISE)
-        )
+        self._second = next(b for s, _, b, _ in run.messages if s == commit_of(keygen.RELINEARISE))
         first = run.messages[0][1]
         shares = [b for s, name, b, _ in run.messages if (_kind(s), name) == (SHARES, first)]
         self._joint = [blob for body in shares for blob in body.blobs]
@@ -92,7 +90,7 @@ class Equations:
         context, kind, name = self.context, element.kind, element.name
         if kind == SEED:
             head, _, digit = name.rpartition("/")
-            if head == labels.RELINEARISATION or head.startswith("rotation/"):
+            if head == RELINEARISATION or head.startswith("rotation/"):
                 half = rns.uniform(self.run.seed, head, context.key_primes, self.n)
                 return self._digit(half, int(digit))
             return rns.uniform(self.run.seed, name, context.primes, self.n)[: len(primes)]
@@ -209,14 +207,14 @@ def _check_sums(run: Run, equations: Equations) -> None:
     sent = [published(run, party) for party in run.samples]
     for digit in range(run.plan.ckks.num_digits):
         for half, summed in (("h0", "H0"), ("h1", "H1")):
-            name = f"{labels.RELINEARISATION}/{digit}"
+            name = f"{RELINEARISATION}/{digit}"
             primes = run.context.extended_primes
             total = np.zeros((len(primes), equations.n), np.uint64)
             for each in sent:
                 total = rns.add(total, each[f"{name}/{half}"][1], primes)
             if (total != equations.element(Element(RECEIVED, f"{name}/{summed}"), primes)).any():
                 raise UntrueError(f"{name}/{summed} is not the sum of the parties' {half}")
-    total = sum(each[labels.PUBLIC_KEY][1].astype(object) for each in sent)
+    total = sum(each[PUBLIC_KEY][1].astype(object) for each in sent)
     primes = run.context.primes
     joint = equations.element(Element(JOINT_KEY), primes)
     if (total % np.array(primes, object)[:, None] != joint).any():
@@ -302,7 +300,8 @@ def _mapped(run: Run, label: str, mask: Integers, mapped: bool) -> Residues:
     if not mapped:
         return rows
     _, index, position, _ = label.split("/")
-    return run.context.mapped(run.plan.column_maps(int(index))[int(position)], rows)
+    column_map, primes = run.plan.column_maps(int(index))[int(position)], run.context.primes
+    return column_map.apply(rows, primes, primes[-1])
 
 
 def _encryption(run: Run, party: str, label: str, sent: dict[str, Published]) -> Residual:
@@ -396,7 +395,7 @@ def _spectrum(error: Integers, n: int) -> NDArray[np.complex128]:
 
 def _opened_power(found: list[Residual], n: int) -> NDArray[np.float64]:
     """Of v e + e0 + s e1, with e and s the sums of all parties': they are the same in every one."""
-    e = sum(each.error for each in found if each.label == labels.PUBLIC_KEY)
+    e = sum(each.error for each in found if each.label == PUBLIC_KEY)
     s = sum(each.error for each in found if each.label == SHARE)
     power = exact.TERNARY * np.abs(_spectrum(e, n)) ** 2
     power += FRESH_ERROR_STD**2 * (1 + np.abs(_spectrum(s, n)) ** 2)

@@ -18,14 +18,13 @@ from unittest.mock import patch
 
 import numpy as np
 
+from parties.kernel.sheet import digest_of
 from parties.verifier.sheets import keys_sheet, rows_sheet
 from protocols.ckks import residues as rns
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.parameters import DECRYPTION_TOWERS
 from protocols.ckks.residues import Residues
-from protocols.exchange.agreement import Agreement, commitment
 from protocols.exchange.messages import (
-    COORDINATOR,
     UNHEARD,
     Body,
     Envelope,
@@ -35,6 +34,8 @@ from protocols.exchange.messages import (
     heard,
     public_bytes,
 )
+from protocols.exchange.signed_values import Agreement, commitment
+from protocols.names import COORDINATOR
 from protocols.plan.protocol import sequence
 from protocols.privacy.laws.seeded import SeededRandomness
 from protocols.rows.plan import RowsPlan
@@ -151,7 +152,7 @@ class Simulator:
     def _opening(self, name: str, phase: Phase) -> Opening:
         """Digests are signed as the parties sign them: the simulator has keys of its own."""
         key, seed = self.session.party_keys[name], self._joint_seed()
-        self._openings[name, phase] = Opening(Terms.of(self._now, phase, seed), name, key)
+        self._openings[name, phase] = Opening(Terms(phase, seed, self._now.roster), name, key)
         return self._openings[name, phase]
 
     def _begun(self, name: str) -> Rounds:
@@ -166,7 +167,7 @@ class Simulator:
         """Sheets follow from the plan and from the schema's bound: no row is in them."""
         bound = next(iter(self.session.parties.values())).run.rows.schema.norm_bound
         sheets = keys_sheet(self._now), rows_sheet(self._now, bound)
-        return agree.agreement(self._now, [sheet.digest() for sheet in sheets])
+        return agree.agreement(self._now, [digest_of(sheet) for sheet in sheets])
 
     def _drawn_reply(self, name: str, step: str, asked: int = 0) -> Body:
         """Uniform polynomials in the places of a reply; asked: blobs of the request."""

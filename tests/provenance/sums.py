@@ -10,7 +10,7 @@ from protocols.aggregate import wire
 from protocols.aggregate.cipher import public_element
 from protocols.aggregate.fixed_point import encode
 from protocols.aggregate.ntt import reduce_once, ring_of
-from protocols.exchange import labels
+from protocols.exchange.body import OPENING_KEY
 from protocols.steps.samples import SEED
 from tests.provenance.residuals import Residual, UntrueError, check_independent
 from tests.provenance.runs import Run
@@ -36,7 +36,7 @@ def check(run: Run) -> list[Residual]:
             if name != party or not reply.blobs:
                 continue
             (blob,) = reply.blobs
-            if step == labels.OPENING_KEY:
+            if step == OPENING_KEY:
                 if ledger.pop(step, None) is None:
                     raise UntrueError(f"{party}: {step} stands in the messages alone")
                 masked.append((np.frombuffer(blob, "<u2"), run.secrets[party]))

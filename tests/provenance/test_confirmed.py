@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from parties.kernel.keys import answers
+from parties.kernel.keys.session import decryption_reply, refresh_reply
 from protocols.exchange.messages import Body
 from protocols.model import protocol as encrypted_model
 from protocols.plan.protocol import Protocol
@@ -41,13 +41,13 @@ def opened(protocol: Protocol) -> Protocol:
 
     def refresh(half: Any, request: Any) -> Body:
         maps, step = half.plan.column_maps(request.index), f"{request.kind}/{request.index}"
-        return answers.refresh(
+        return refresh_reply(
             half.context, partial(refresh_shares, half.secret), maps, step, request.body
         )
 
     def decrypt(half: Any, request: Any) -> Body:
         share = half.secret.decryption_share
-        return answers.decryption(half.context, share, request.kind, request.body)
+        return decryption_reply(half.context, share, request.kind, request.body)
 
     shown = {"refresh": refresh, "decrypt": decrypt}
     steps = tuple(replace(s, answer=shown.get(s.name, s.answer)) for s in protocol.steps)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from protocols.ckks.flooding import FRESH_ERROR_STD
-from protocols.exchange import labels
+from protocols.exchange.body import PUBLIC_KEY
 from protocols.steps.samples import SHARE
 from tests.provenance import residuals
 from tests.provenance.residuals import Residual, UntrueError, check_independent
@@ -29,7 +29,7 @@ def errors(seed: int, count: int) -> list[Residual]:
     narrow = lambda: np.rint(rng.normal(0, FRESH_ERROR_STD, N)).astype(np.int64)  # noqa: E731
     ternary = lambda: rng.integers(-1, 2, N)  # noqa: E731
     secrets = [Residual(f"{p}", SHARE, ternary(), 1.0) for p in range(3)]
-    keys = [Residual(f"{p}", labels.PUBLIC_KEY, narrow(), 1.0) for p in range(3)]
+    keys = [Residual(f"{p}", PUBLIC_KEY, narrow(), 1.0) for p in range(3)]
     e, s = (sum(each.error for each in held) for held in (keys, secrets))
     opened = [product(ternary(), e) + narrow() + product(narrow(), s) for _ in range(count)]
     replies = [

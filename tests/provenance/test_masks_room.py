@@ -15,8 +15,8 @@ import pytest
 
 from parties.kernel.keys.key_share import KeyShare
 from protocols.ckks import residues as rns
-from protocols.ckks.masks import mask_bits
 from protocols.ckks.parameters import REFRESH_TOWERS
+from protocols.ckks.sampling import mask_bits
 from tests.support import exact
 from tests.support.joint import joint_keys
 from tests.support.masked import refresh_shares

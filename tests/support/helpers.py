@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 
 from coordinator.coordinator import Coordinator, Outcome
 from parties.agent.agent import Agent
-from parties.agent.driving import Driving
 from parties.agent.owner import Owner
-from parties.agent.records import codec
-from parties.agent.settings import Settings
-from parties.kernel.order import order_coins, order_of
+from parties.agent.settings import Driving, Settings
+from parties.agent.store import codec
+from parties.kernel.private import order_coins, order_of
 from parties.policy import Policy
 from parties.reader.schema import Label, NumericColumn, Schema
 from parties.reader.shard import ClampCounts, Shard, encode_columns

@@ -16,9 +16,8 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.kernel.keys import answers
 from parties.kernel.keys.key_share import KeyShare
-from parties.kernel.keys.session import Once
+from parties.kernel.keys.session import Once, decryption_reply, refresh_reply, relinearisation_reply
 from parties.verifier.sheets import packed_slots
 from protocols.ckks import residues as rns
 from protocols.ckks.circuits.evaluator import Evaluator
@@ -26,7 +25,7 @@ from protocols.ckks.context import CONJUGATION
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.flooding import Flooding
 from protocols.ckks.parameters import DECRYPTION_TOWERS, CkksParameters
-from protocols.exchange.labels import commit_of
+from protocols.exchange.body import commit_of
 from protocols.exchange.messages import (
     Body,
     Exchange,
@@ -105,7 +104,7 @@ def run_ceremony(
     plan: Any = SimpleNamespace(
         names=tuple(shares), roster=roster, rotation_chunks=[rotations], member_chunks=[]
     )
-    terms = Terms.of(plan, endorsed.KEYS, seed)
+    terms = Terms(endorsed.KEYS, seed, plan.roster)
     openings = {name: Opening(terms, name, identity(name)) for name in shares}
     view = View(b"")
     of_sums = Terms.of_round(roster, keygen.RELINEARISE, seed, (), view.digest)
@@ -118,7 +117,7 @@ def run_ceremony(
         if step == commit_of(keygen.RELINEARISE):
             second = shares[name].relinearisation_second
             openings[name] = Opening(of_sums, name, identity(name))
-            return openings[name].commit(answers.relinearisation(context, second, body, Once.once))
+            return openings[name].commit(relinearisation_reply(context, second, body, Once.once))
         if step == keygen.RELINEARISE:
             return openings[name].open(body)
         return keygen.answer_rotations(context, shares[name], body.meta["indices"])
@@ -194,12 +193,12 @@ def encrypted_weights(
             if name == plan.names[0]:
                 refreshed.append(len(body.blobs))
             maps = plan.column_maps(int(index))
-            return answers.refresh(
+            return refresh_reply(
                 context, partial(refresh_shares, keys.shares[name]), maps, step, body
             )
         if kind == "decrypt":
             flooded = Flooded(keys.shares[name], decrypt.flooding_of(plan))
-            return answers.decryption(context, flooded.decryption_share, "decrypt", body)
+            return decryption_reply(context, flooded.decryption_share, "decrypt", body)
         k = plan.party_index(name)
         rows, targets = shards[k]
         packed = packed_slots(plan, name, rows, targets, noises[k])

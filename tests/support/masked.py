@@ -8,7 +8,7 @@ from typing import Any
 
 from parties.kernel.keys.key_share import Asked, Halves
 from parties.kernel.keys.session import KeySession
-from parties.kernel.model import masks as model_masks
+from parties.kernel.model.pads import draw_masks
 from parties.kernel.rows import masks as row_masks
 
 
@@ -20,7 +20,7 @@ def refresh_shares(keys: Any, asked: Sequence[Asked]) -> list[Halves]:
 
 def trace_shares(keys: Any, asked: Sequence[Asked]) -> list[Halves]:
     """Through maps of the subring."""
-    found: list[Halves] = _asking(keys, True)(asked, model_masks.drawn)
+    found: list[Halves] = _asking(keys, True)(asked, draw_masks)
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from protocols.exchange.agreement import Agreement, commitment
+from protocols.exchange.signed_values import Agreement, commitment
 
 PLAN = "11" * 32
 

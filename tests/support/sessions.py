@@ -18,7 +18,7 @@ from parties.reader.schema import NumericColumn, Targets
 from protocols.aggregate.choice import choose
 from protocols.ckks.parameters import CkksParameters
 from protocols.errors import CohortError
-from protocols.exchange.labels import commit_of
+from protocols.exchange.body import commit_of
 from protocols.exchange.messages import Ask, Body, Envelope, decode, digest, encode, public_bytes
 from protocols.exchange.transcript import Transcript
 from protocols.gram.plan import GramPlan

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from parties.account import Account
-from parties.agent.records import codec
+from parties.agent.store import codec
 from parties.coins import Coins
 from parties.kernel.channel import Channel
 from parties.kernel.private import closed

@@ -20,8 +20,7 @@ from parties.kernel.channel import Handle
 from parties.kernel.gram.sums import gram_sensitivity
 from parties.kernel.keys.sheet import KeysSheet
 from parties.kernel.model import session as model_session
-from parties.kernel.model.columns import Columns
-from parties.kernel.model.sheet import ModelSheet
+from parties.kernel.model.sheet import Columns, ModelSheet
 from parties.kernel.private import HiddenError
 from parties.kernel.rows import packed
 from parties.kernel.rows.sheet import RowsSheet

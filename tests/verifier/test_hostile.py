@@ -17,20 +17,20 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from parties.agent.records import codec
-from parties.agent.store import SessionStore
+from parties.agent.store import SessionStore, codec
 from parties.agent.vault import Vault
 from parties.kernel import serving
 from parties.kernel.channel import Channel, Handle
 from parties.kernel.private import HiddenError
 from parties.kernel.serving import METHODS
+from parties.kernel.sheet import digest_of
 from parties.policy import Policy
 from parties.reader.schema import Label, Schema
 from parties.reader.shard import ClampCounts, Shard
 from parties.verifier.remote import Calls
 from protocols.errors import CohortError, PolicyError, ProtocolError
-from protocols.exchange.agreement import Agreement
 from protocols.exchange.body import Body
+from protocols.exchange.signed_values import Agreement
 from protocols.privacy.laws.randomness import SystemRandomness
 from protocols.privacy.loss.accounting import GaussianEvent
 from protocols.privacy.loss.ledger import Ledger
@@ -150,8 +150,8 @@ def test_another_sheet_for_one_owner_alone(owner: Hostile) -> None:
     keys, _ = ask("open", weak, rows, "")
     own = ask("commitment")
     sheets, signature = ask("agree", PLAN, OTHERS.commitments(own))
-    assert sheets == (weak.digest(),)
-    true = OTHERS.agreement([KEYS_SHEET.digest()], own)
+    assert sheets == (digest_of(weak),)
+    true = OTHERS.agreement([digest_of(KEYS_SHEET)], own)
     with pytest.raises(ProtocolError, match="has not signed this plan, these sheets"):
         ask("reveal", OTHERS.signatures(true, signature))
     with pytest.raises(PolicyError, match="not everybody has signed"):
@@ -342,11 +342,9 @@ def test_the_mutant_of_a_floor_is_seen(floor: str, tmp_path: Path) -> None:
 def test_names_that_are_in_no_table(owner: Hostile) -> None:
     ask, rows = reserved(owner)
     session, _ = ask("open", SHEET, rows, "")
-    for method in ("_share", "__class__", "_noisy", "state", "restore", "_adds", ""):
+    for method in ("_share", "__class__", "_noisy", "begun", "state", "restore", "_adds", ""):
         with pytest.raises(CohortError):
             call(ask, session, method)
-        with pytest.raises(CohortError):
-            ask("figure", session, method)
     ask, rows = reserved_again(owner)
     for name in ("_end", "__init__", "serve", "eval", "told"):
         with pytest.raises(CohortError):
@@ -434,16 +432,15 @@ def _made(rng: random.Random, known: dict[str, Any]) -> tuple[str, tuple[Any, ..
         ("call", (handle, "begin", (seeds,), {})),
         ("call", (handle, "round", (rng.randrange(4), np.zeros(2)), {})),
         ("call", (handle, rng.choice(methods), tuple(pick() for _ in range(rng.randrange(3))), {})),
-        ("figure", (handle, rng.choice(("begun", "missing", "context")))),
         ("sign", (rng.randbytes(9),)),
         ("row_seal", (handle, "plan")),
-        ("undo", (handle,)),
+        ("undo", ()),
         ("resume", ()),
         ("peers", ()),
         ("take_back", ()),
         (str(pick()), ()),
     ]
-    weights = [1, 4, 6, 4, 1, 4, 4, 4, 6, 8, 8, 1, 1, 1, 1, 0.3, 0.3, 1, 1]
+    weights = [1, 4, 6, 4, 1, 4, 4, 4, 6, 8, 8, 1, 1, 1, 0.3, 0.3, 1, 1]
     name, values = rng.choices(true, weights)[0]
     due = next((each for each in PATH if each not in known), None)
     if rng.random() < 0.7:

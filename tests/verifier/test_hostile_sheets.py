@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from parties.account import Account
-from parties.kernel.integers.clipping import row_norms
+from parties.kernel.integers import row_norms
 from parties.kernel.model import session as model_session
 from parties.kernel.rows import packed
 from parties.kernel.rows import session as rows_session

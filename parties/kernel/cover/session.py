@@ -12,8 +12,7 @@ from parties.kernel.keys.session import KeySession
 from parties.kernel.private import Terms
 from parties.kernel.sheet import Floor
 from protocols.errors import PolicyError
-from protocols.exchange.body import Body
-from protocols.exchange.labels import COVERED
+from protocols.exchange.body import COVERED, Body
 from protocols.exchange.signed_values import SignedValue
 
 

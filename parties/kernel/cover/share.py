@@ -23,10 +23,10 @@ from protocols.ckks import residues as rns
 from protocols.ckks.residues import Residues
 from protocols.errors import MessageError, PolicyError, ProtocolError
 from protocols.exchange.body import Body
-from protocols.exchange.signed_values import SignedValue, cover_key_text
+from protocols.exchange.signed_values import SignedValue
+from protocols.steps import restore, state_of
 from protocols.steps import sealed_shares as sealing
-from protocols.steps.sealed_shares import StandIn
-from protocols.steps.state import restore, state_of
+from protocols.steps.sealed_shares import StandIn, cover_key_text
 
 NONCE_BYTES = 12
 

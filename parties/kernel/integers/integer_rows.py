@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.kernel.integers.blocks import blocks
+from parties.kernel.integers import blocks
 from parties.kernel.integers.exact import Array
 
 Rows = slice | NDArray[np.intp]

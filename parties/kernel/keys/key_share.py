@@ -26,8 +26,9 @@ from protocols.ckks.residues import Residues, add, each
 from protocols.ckks.sampling import encryption, fresh_errors, gaussian, in_pq, ternary
 from protocols.ckks.transform import Integers, turned
 from protocols.errors import PolicyError
-from protocols.exchange.labels import PUBLIC_KEY, RELINEARISATION, rotation_label
+from protocols.exchange.body import PUBLIC_KEY, RELINEARISATION, rotation_label
 from protocols.privacy.laws.randomness import SystemRandomness
+from protocols.steps import restore
 from protocols.steps.samples import (
     EPHEMERAL,
     GADGET,
@@ -41,7 +42,6 @@ from protocols.steps.samples import (
     SampleLedger,
     Term,
 )
-from protocols.steps.state import restore
 
 T = TypeVar("T")
 # c1, label and map of a ciphertext that is to be refreshed; both halves of a share of it.
@@ -377,10 +377,9 @@ class KeyShare:
     def _with_gadget(self, half: Residues) -> Residues:
         """P s_p g added: P s_p on each digit's own primes."""
         context, rows, count = self._context, half.copy(), len(self._context.extended_primes)
-        factors = [[prod(context.special_primes) % prime] for prime in context.primes]
-        wide = np.broadcast_to(np.array(factors, np.uint64), self._residues().shape)
-        scaled = rns.product(self._residues(), wide, context.primes)
-        for k, prime in enumerate(context.primes):
+        special, primes = prod(context.special_primes), context.primes
+        scaled = rns.scale(self._residues(), [special] * len(primes), primes)
+        for k, prime in enumerate(primes):
             row = count * context.digit_of(k) + k
             rows[row : row + 1] = add(rows[row : row + 1], scaled[k : k + 1], [prime])
         return rows

@@ -14,7 +14,6 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
-from parties.kernel.keys import answers
 from parties.kernel.keys.key_share import Asked, Drawn, Halves, KeyShare
 from parties.kernel.keys.sheet import KeysSheet
 from parties.kernel.private import Terms, terms_of
@@ -22,18 +21,21 @@ from parties.kernel.sheet import Floor, hold
 from protocols.ckks import residues as rns
 from protocols.ckks.context import RingContext
 from protocols.ckks.flooding import rounding_std
-from protocols.ckks.parameters import CkksParameters
+from protocols.ckks.parameters import DECRYPTION_TOWERS, REFRESH_TOWERS, CkksParameters
 from protocols.ckks.residues import Residues
 from protocols.errors import MessageError, PolicyError, ProtocolError
-from protocols.exchange.body import Body
-from protocols.exchange.labels import KEYS, PUBLIC_KEY, commit_of
+from protocols.exchange.body import KEYS, PUBLIC_KEY, Body, commit_of
 from protocols.exchange.signed_values import SignedValue, committed_text, digest_of
 from protocols.exchange.signed_values import check as check_signed
+from protocols.steps import restore, state_of
 from protocols.steps.confirmed import Opening, View
 from protocols.steps.confirmed import Terms as Committed
-from protocols.steps.state import restore, state_of
 
 DECRYPT, RELINEARISE = "decrypt", "relinearise"
+# Shares that are made together: one reading for all, 7 MB each at ring 2^15.
+_TOGETHER = 16
+# Of an operation on residues, such as `KeyShare.shares`.
+Operation = Callable[..., Any]
 
 
 class Once:
@@ -243,22 +245,14 @@ class KeySession:
         """Digest, signed, of t_p for H0 and H1; see `hold_reply`, and `KeyShare`."""
         if step != RELINEARISE:
             raise PolicyError(f"{step!r} is not the step of the relinearisation key")
-        make, once = self._secret.relinearisation_second, self._shared.once
-        return self.hold_reply(
-            step,
-            before,
-            asked,
-            lambda body: answers.relinearisation(self.context, make, body, once),
-        )
+        second, once = self._secret.relinearisation_second, self._shared.once
+        make = partial(relinearisation_reply, self.context, second, once=once)
+        return self.hold_reply(step, before, asked, make)
 
     def hold_decryption(self, step: str, before: str, asked: Body) -> Body:
         """Digest, signed, of the share of the decryption; see `hold_reply`."""
-        return self.hold_reply(
-            step,
-            before,
-            asked,
-            lambda body: answers.decryption(self.context, self.decryption_share, step, body),
-        )
+        make = partial(decryption_reply, self.context, self.decryption_share, step)
+        return self.hold_reply(step, before, asked, make)
 
     def hold_reply(self, step: str, before: str, asked: Body, make: Callable[[Body], Body]) -> Body:
         """Make a reply to `asked`, sign its digest for exactly this request, and keep it.
@@ -316,7 +310,7 @@ class KeySession:
     STATE = ("_is_over", "_added", "_own", "_total", "_reply")
 
     def state(self) -> Any:
-        """For `restore`, with the key share; see `protocols.steps.state`."""
+        """For `restore`, with the key share; see `protocols.steps`."""
         return [state_of(self), self._share and state_of(self._share)]
 
     def restore(self, state: Any) -> None:
@@ -353,3 +347,67 @@ class KeySession:
             ("errors: below a rescaling's", lambda: all(least <= e < inf for e in errors)),
             ("decryptions", lambda: sheet.decryptions >= self.decryptions),
         ]
+
+
+# -- what leaves of operations on what others chose: residues in, the message of a reply out -------
+
+
+def refresh_reply(
+    context: RingContext,
+    shares: Operation,
+    maps: Sequence[Any],
+    step: str,
+    request: Body,
+) -> Body:
+    """Reply to `refresh/k`, or to the step that repeats it; maps: the plan's.
+
+    Raises:
+        MessageError: malformed residues. PolicyError: more ciphertexts than the plan has, or a
+            share was already given.
+    """
+    if not request.blobs:
+        raise MessageError("the step `refresh` carries at least one blob")
+    if len(request.blobs) > len(maps):
+        raise PolicyError("more ciphertexts to refresh than the plan has")
+    low = context.primes[:REFRESH_TOWERS]
+    asked = [
+        (rns.unpack(blob, low, context.params.ring_dim), f"{step}/{k}", column_map)
+        for k, (blob, column_map) in enumerate(zip(request.blobs, maps, strict=False))
+    ]
+    blobs: list[bytes] = []
+    for start in range(0, len(asked), _TOGETHER):
+        for h0, h1 in shares(asked[start : start + _TOGETHER]):
+            blobs += [rns.pack(h0, low), rns.pack(h1, context.primes)]
+    return Body(blobs=tuple(blobs))
+
+
+def decryption_reply(context: RingContext, share: Operation, step: str, request: Body) -> Body:
+    """Reply to `decrypt`, or to the step that repeats it.
+
+    Raises:
+        MessageError: malformed residues. PolicyError: a share was already given.
+    """
+    if len(request.blobs) != 1:
+        raise MessageError("the step `decrypt` carries exactly one blob")
+    low = context.primes[:DECRYPTION_TOWERS]
+    c1 = rns.unpack(request.blobs[0], low, context.params.ring_dim)
+    return Body(blobs=(rns.pack(share(c1, step), low),))
+
+
+def relinearisation_reply(
+    context: RingContext, second: Operation, request: Body, once: Any
+) -> Body:
+    """Reply to `relinearise`; once: makes what is public once for all parties of a process.
+
+    Raises:
+        MessageError: the request holds no two well-formed sums.
+    """
+    if len(request.blobs) != 2:
+        raise MessageError("the step `relinearise` carries exactly two blobs")
+    primes, n = context.key_primes, context.params.ring_dim
+
+    def make() -> list[rns.Residues]:
+        return [rns.unpack(blob, primes, n) for blob in request.blobs]
+
+    h0, h1 = once(context, "request", (request.digests, tuple(primes)), make)
+    return Body(blobs=(rns.pack(second(h0, h1), primes),))

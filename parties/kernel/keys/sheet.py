@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from parties.kernel.sheet import digest_of
 from protocols.ckks.flooding import Flooding
 from protocols.ckks.parameters import CkksParameters
 
@@ -33,10 +32,6 @@ class KeysSheet:
     shown_error: float
     error: float
     decryptions: int
-
-    def digest(self) -> str:
-        """See `digest_of`."""
-        return digest_of(self)
 
     def flooding(self) -> Flooding:
         """What hides these errors to 40 bits (`ckks.flooding`)."""

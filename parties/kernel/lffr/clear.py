@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from parties.kernel.model.clear_rows import ClearRows, Gained
-from parties.kernel.model.columns import Array, Complexes
+from parties.kernel.model.sheet import Array, Complexes
 from protocols.ckks.lffr import lffr_slope
 
 
@@ -41,7 +41,8 @@ class ClearLffr(ClearRows):
         return -2 * leading**3
 
     def _labelled(self, group: int, output: int, t: Gained) -> Gained:
-        return t.plus(partial(self._label, group, output))
+        label = self._label(group, output, t.gain, t.level)
+        return Gained(t.context, t.context.cc.EvalAdd(t.ct, label), t.gain)
 
     def _label(self, group: int, output: int, gain: float, level: int) -> Any:
         """h / A of one output, times a gain that is the same in every round."""

@@ -35,8 +35,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.kernel.model.columns import Array, Columns, Complexes
-from parties.kernel.rooms import EVERY, named
+from parties.kernel import EVERY, named
+from parties.kernel.model.sheet import Array, Columns, Complexes
 from protocols.ckks.context import CONJUGATION
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.factored import Link
@@ -71,11 +71,6 @@ class Gained:
 
     def __add__(self, other: float) -> Gained:
         total = self.context.cc.EvalAdd(self.ct, other * self.gain)
-        return Gained(self.context, total, self.gain)
-
-    def plus(self, encoded: Callable[[float, int], Any]) -> Gained:
-        """With a plaintext added; encoded: times a gain, at a level."""
-        total = self.context.cc.EvalAdd(self.ct, encoded(self.gain, self.level))
         return Gained(self.context, total, self.gain)
 
     def __mul__(self, other: Gained) -> Gained:

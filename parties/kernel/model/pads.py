@@ -1,12 +1,12 @@
-"""A party's half of pads that cancel: what it shares with each other party.
+"""What hides a party's replies in a run of an encrypted model: pads that cancel, and masks.
 
-A pair's secret is as good as both its replies.
+A pair's secret, of which its pads are made, is as good as both its replies.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,10 +15,16 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
 from parties.kernel.ephemeral_key import EphemeralKey
+from protocols.ckks import residues as rns
 from protocols.ckks import subring
+from protocols.ckks.context import RingContext
+from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.ckks.residues import Residues
+from protocols.ckks.sampling import WORD, mask_bits
+from protocols.ckks.subring import TraceMap
 from protocols.errors import PolicyError
 from protocols.exchange.signed_values import SignedValue, pad_key_text
+from protocols.privacy.laws.randomness import ExpandedRandomness, RandomSource, SystemRandomness
 from protocols.steps.locks import Lock, word
 
 # 32-bit digits of a pair's integers: 320 bits, of which three primes of 60 bits take a rest.
@@ -120,3 +126,35 @@ class Pads:
         pairs = {n: self._secrets[n] for n in self._roster if n not in (self._name, *missing)}
         own = [word(secret, self._name, asked) for secret in pairs.values()]
         return Lock.of(own), {name: word(pairs[name], name, asked).hex() for name in pairs}
+
+
+# -- masks of a refresh, and what its map of the subring makes of them ----------------------------
+
+
+def draw_masks(
+    context: RingContext, parties: int, maps: Sequence[TraceMap]
+) -> list[tuple[Residues, Residues]]:
+    """M_p modulo the refresh's primes, and T(M_p) at level 0.
+
+    Uniform in the room of these primes on the subring's coefficients, modulo them on all others.
+    """
+    low, n = context.primes[:REFRESH_TOWERS], context.params.ring_dim
+
+    def mask(trace_map: TraceMap) -> tuple[Residues, Residues]:
+        count = 2 * trace_map.period
+        inner = mask_values(low, parties, count, SystemRandomness())
+        outer = subring.kernel(low, n, trace_map.period, ExpandedRandomness())
+        whole = rns.add(outer, subring.embed(inner, low, n), low)
+        return whole, subring.embed(trace_map.apply(inner), context.primes, n)
+
+    return rns.each(mask, maps)
+
+
+def mask_values(
+    primes: Sequence[int], parties: int, count: int, randomness: RandomSource
+) -> list[int]:
+    """So many coefficients of one party's mask, as integers."""
+    bits = mask_bits(primes, parties)
+    words = randomness.words(-(-bits // WORD) * count).reshape(count, -1)
+    drawn = (int.from_bytes(row.tobytes(), "little") for row in words)
+    return [(value & (1 << bits) - 1) - (1 << bits - 1) for value in drawn]

@@ -14,13 +14,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 from scipy.special import logit
 
-from parties.kernel.integers.blocks import added
-from parties.kernel.integers.clipping import clip_rows, row_norms
-from parties.kernel.keys import answers
-from parties.kernel.keys.session import KeySession, Once
-from parties.kernel.model import masks
+from parties.kernel.integers import added, clip_rows, row_norms
+from parties.kernel.keys.session import KeySession, Once, refresh_reply
 from parties.kernel.model.clear_rows import ClearRows, party_circuit
-from parties.kernel.model.pads import Pads
+from parties.kernel.model.pads import Pads, draw_masks
 from parties.kernel.model.sheet import ModelSheet
 from parties.kernel.private import Terms, opened, terms_of
 from parties.kernel.sheet import SLACK, Floor, fits, hold, of_rows
@@ -33,13 +30,12 @@ from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
 from protocols.ckks.residues import Residues
 from protocols.ckks.subring import TraceMap
 from protocols.errors import MessageError, PolicyError
-from protocols.exchange.body import Body
-from protocols.exchange.labels import COVERED, PUBLIC_KEY, rotation_label
+from protocols.exchange.body import COVERED, PUBLIC_KEY, Body, rotation_label
 from protocols.exchange.signed_values import SignedValue
 from protocols.privacy.laws.discrete import between, discrete_gaussian
 from protocols.privacy.laws.randomness import ExpandedRandomness, RandomSource, apart
+from protocols.steps import restore, state_of
 from protocols.steps.locks import CHECK, WORDS, asked_for
-from protocols.steps.state import restore, state_of
 
 T = TypeVar("T")
 Array = NDArray[np.float64]
@@ -291,8 +287,8 @@ class ModelSession:
         if any((m.columns, m.period) != (columns.block_size, columns.period) for m in maps):
             raise PolicyError("a map of this refresh is of other columns than the run's")
         lock, words = self._pads.lock(asked_for(step, asked, keys.covering), keys.missing)
-        shares = partial(keys.shares, drawn=masks.drawn, of_model=True)
-        reply = answers.refresh(keys.context, shares, maps, step, asked)
+        shares = partial(keys.shares, drawn=draw_masks, of_model=True)
+        reply = refresh_reply(keys.context, shares, maps, step, asked)
         low, n = keys.context.primes[:REFRESH_TOWERS], keys.context.params.ring_dim
         blobs = list(reply.blobs)
         for k, stream in enumerate(lock.streams(len(blobs) // 2, low, n)):

@@ -10,9 +10,9 @@ from protocols.ckks import residues as rns
 from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.context import RingContext
 from protocols.ckks.lift import lift
-from protocols.ckks.masks import WORD, mask_bits
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.ckks.residues import Residues, each
+from protocols.ckks.sampling import WORD, mask_bits
 from protocols.privacy.laws.randomness import RandomSource, SystemRandomness
 
 
@@ -41,12 +41,9 @@ def draw_mask(
     top = words[-1] >> np.uint64(count * WORD - bits)
     modulus = np.array(primes, np.uint64)[:, None]
 
-    def everywhere(number: int) -> Residues:
-        column = np.array([[number % prime] for prime in primes], np.uint64)
-        return np.broadcast_to(column, (len(primes), ring_dim))
-
     total = top % modulus
     for word in words[-2::-1]:
-        shifted = rns.product(total, everywhere(1 << WORD), primes)
+        shifted = rns.scale(total, [1 << WORD] * len(primes), primes)
         total = rns.add(shifted, word % modulus, primes)
-    return rns.subtract(total, everywhere(1 << bits - 1), primes)
+    half = np.array([[(1 << bits - 1) % prime] for prime in primes], np.uint64)
+    return rns.subtract(total, half, primes)

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.kernel.integers.clipping import clip_rows, row_norms
-from parties.kernel.rooms import named
+from parties.kernel import named
+from parties.kernel.integers import clip_rows, row_norms
 from parties.kernel.rows.curvature import curvature_share
 from parties.kernel.rows.sheet import RowsSheet
 from protocols.errors import DataError, PolicyError

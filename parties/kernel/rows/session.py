@@ -11,16 +11,14 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
-from parties.kernel.keys import answers
-from parties.kernel.keys.session import KeySession
+from parties.kernel.keys.session import KeySession, refresh_reply
 from parties.kernel.private import Terms, opened, terms_of
 from parties.kernel.rows import masks, packed
 from parties.kernel.rows.sheet import ColumnMap, RowsSheet
 from parties.kernel.sheet import Floor, fits, hold, of_rows
 from protocols.ckks.residues import Residues
 from protocols.errors import MessageError, PolicyError
-from protocols.exchange.body import Body
-from protocols.exchange.labels import CONTRIBUTE
+from protocols.exchange.body import CONTRIBUTE, Body
 from protocols.privacy.laws.randomness import RandomSource
 
 
@@ -104,7 +102,7 @@ class RowsSession:
         """Digest, signed, of the shares of a refresh through these maps; see `hold_reply`."""
         self._terms.check_keys(keys)
         shares = partial(keys.shares, drawn=masks.drawn, of_model=False)
-        make = partial(answers.refresh, keys.context, shares, maps, step)
+        make = partial(refresh_reply, keys.context, shares, maps, step)
         return keys.hold_reply(step, before, asked, make)
 
     def erase(self) -> None:

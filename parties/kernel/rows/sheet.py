@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from parties.kernel.sheet import digest_of
 from protocols.ckks.column_map import ColumnMap
 
 __all__ = ["ColumnMap", "RowsSheet"]  # records of this room
@@ -46,7 +45,3 @@ class RowsSheet:
     honest: int = 1
     bits: int = 0
     units: int = 0
-
-    def digest(self) -> str:
-        """See `digest_of`."""
-        return digest_of(self)

@@ -19,7 +19,7 @@ from math import frexp
 
 import numpy as np
 
-from parties.kernel.integers.blocks import CHUNK, PART_BITS, blocks
+from parties.kernel.integers import CHUNK, PART_BITS, blocks
 from parties.kernel.integers.exact import Array, Exact, Integers
 from parties.kernel.integers.integer_rows import (
     BLOCK,

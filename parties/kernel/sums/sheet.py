@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from parties.kernel.sheet import digest_of
 from parties.kernel.sums.row_functions import row_function
 
 NORMS = {"gaussian": 2}
@@ -50,10 +49,6 @@ class SumsSheet:
     norm: int = 2
     law: str = ""
     honest: int = 1
-
-    def digest(self) -> str:
-        """See `digest_of`."""
-        return digest_of(self)
 
     def cost(self) -> float:
         """All rounds composed, at noise of the honest: mu^2.

@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.ckks import residues as rns
-from protocols.ckks.evaluation import monomial
 from protocols.ckks.residues import Residues
 from protocols.ckks.subring import powers_of, slot_values, sums_of
-from protocols.ckks.transform import powers_of_root
+from protocols.ckks.transform import powers_of_root, reversed_bits
 
 Complexes = NDArray[np.complex128]
 
@@ -63,3 +62,12 @@ def shifted(polynomial: Residues, primes: Sequence[int], places: int) -> Residue
     if not places:
         return polynomial
     return rns.product(polynomial, monomial(tuple(primes), polynomial.shape[1], places), primes)
+
+
+@lru_cache(maxsize=4)
+def monomial(primes: tuple[int, ...], n: int, places: int) -> Residues:
+    """X^places, shape (len(primes), n)."""
+    exponents = (2 * reversed_bits(n) + 1) * places % (2 * n)
+    found = powers_of_root(primes, n, n)[:, exponents]
+    found.setflags(write=False)
+    return found

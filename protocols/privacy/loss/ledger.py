@@ -26,8 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from protocols.errors import ParameterError, PrivacyError
-from protocols.exchange.locks import locked
-from protocols.exchange.private_files import private_opener, sync_folder
+from protocols.exchange.private_files import locked, private_opener, sync_folder
 from protocols.privacy.loss.accounting import Event, GaussianEvent, LaplaceEvent, compose
 from protocols.privacy.loss.gdp import check_delta, check_epsilon
 

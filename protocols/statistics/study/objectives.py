@@ -9,7 +9,7 @@ from parties.kernel.sums.row_function import SumFunction
 from parties.kernel.sums.study.described import Described
 from parties.kernel.sums.study.hazards import CoxRows, RiskSets
 from parties.kernel.sums.study.lifetimes import Lifetimes
-from protocols.exchange.labels import CELLS_VIEW, RANGES_VIEW
+from protocols.exchange.body import CELLS_VIEW, RANGES_VIEW
 from protocols.exchange.serialise import to_plain
 from protocols.sums.one_sum import OneSum
 

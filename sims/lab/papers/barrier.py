@@ -40,7 +40,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from parties.kernel.integers.clipping import clip_rows
+from parties.kernel.integers import clip_rows
 from protocols.ckks.circuits.clip import clip_polynomial, largest_value
 from protocols.models.registry import model_named
 from protocols.numerics.approximation import Polynomial

@@ -45,7 +45,6 @@ from parties.reader.shard import ClampCounts, Shard
 from parties.verifier.party import Party
 from protocols.errors import ParameterError, ProtocolError
 from protocols.exchange.messages import (
-    COORDINATOR,
     Body,
     Envelope,
     decode,
@@ -56,6 +55,7 @@ from protocols.exchange.messages import (
 )
 from protocols.exchange.serialise import to_plain
 from protocols.exchange.transcript import Transcript
+from protocols.names import COORDINATOR
 from protocols.plan.run_plan import Member, RunPlan
 from protocols.privacy.laws.randomness import SystemRandomness
 from protocols.sums.objectives import RowObjective

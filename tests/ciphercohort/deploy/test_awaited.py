@@ -37,7 +37,7 @@ from parties import flower_node, launch
 from parties.agent.vault import Vault
 from protocols.errors import ParameterError
 from protocols.exchange import validity
-from protocols.exchange.spoken import spoken
+from protocols.names import spoken
 from tests.coordinator.test_deployment import ADDRESSES, NAMES, Centre
 from tests.parties.agents import PASSPHRASE
 

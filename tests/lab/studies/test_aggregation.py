@@ -11,7 +11,8 @@ import pytest
 
 from coordinator.coordinator import AskParties
 from protocols.errors import ParameterError, ProtocolError
-from protocols.exchange.messages import COORDINATOR, Body, Envelope, encode, new_signing_key
+from protocols.exchange.messages import Body, Envelope, encode, new_signing_key
+from protocols.names import COORDINATOR
 from sims.lab.studies import aggregation
 from sims.lab.studies.aggregation import Case, EncryptedArm, Meter, Result, compare, promises_of
 from sims.lab.studies.flower_secagg import SecAggArm, SecAggSettings

@@ -12,7 +12,8 @@ from scipy import stats
 from protocols.aggregate import setup
 from protocols.aggregate.choice import choose
 from protocols.errors import MessageError, PolicyError, ProtocolError
-from protocols.exchange import labels, signed_values
+from protocols.exchange import signed_values
+from protocols.exchange.body import OPENING_KEY
 from protocols.exchange.messages import Body, new_signing_key
 from protocols.exchange.signed_values import SignedValue
 from tests.protocols.aggregate.cohort import Cohort, make_cohort
@@ -83,7 +84,7 @@ def test_a_coordinator_in_the_middle_is_detected(swap: str) -> None:
     with pytest.raises(ProtocolError, match="party-1.*not signed"):
         cohort.opening_key(relay, record)
     # The deceived party gave no masked secret away.
-    assert (labels.OPENING_KEY, "party-0") not in sent
+    assert (OPENING_KEY, "party-0") not in sent
     assert cohort.shares["party-0"]._unmasked is not None
 
 
@@ -147,9 +148,9 @@ REPLIES = [
     (setup.MASK_KEYS, Body({"value": "zz", "signature": ""}), ""),
     (setup.MASK_KEYS, Body({"value": "00", "signature": "00" * 64}), ""),
     (setup.MASK_KEYS, Body({"value": 1, "signature": ""}), ""),
-    (labels.OPENING_KEY, Body(), ""),
-    (labels.OPENING_KEY, Body(blobs=(b"\0",)), ""),
-    (labels.OPENING_KEY, Body(blobs=(bytes(4096),)), "do not cancel"),
+    (OPENING_KEY, Body(), ""),
+    (OPENING_KEY, Body(blobs=(b"\0",)), ""),
+    (OPENING_KEY, Body(blobs=(bytes(4096),)), "do not cancel"),
 ]
 
 

@@ -12,8 +12,8 @@ from parties.kernel.rows.masks import draw_mask
 from protocols.ckks.circuits.choice import smallest_mask_bits, smallest_room
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.lift import lift
-from protocols.ckks.masks import mask_bits, room
 from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
+from protocols.ckks.sampling import mask_bits, room
 from protocols.privacy.laws.seeded import SeededRandomness
 from tests.support import exact
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from ciphercohort.deploy.supervise import child
-from protocols.exchange.locks import locked
+from protocols.exchange.private_files import locked
 from tests.support.scripts import ROOT
 
 HOLD = """
-import sys; from pathlib import Path; from protocols.exchange.locks import locked
+import sys; from pathlib import Path; from protocols.exchange.private_files import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True); sys.stdin.read()
 """
@@ -59,4 +59,4 @@ def test_only_this_module_knows_the_systems_locks() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Import) and {a.name for a in node.names} & {"fcntl", "msvcrt"}:
                 found.add(path.relative_to(ROOT).as_posix())
-    assert found == {"protocols/exchange/locks.py"}
+    assert found == {"protocols/exchange/private_files.py"}

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from protocols.errors import ParameterError
 from protocols.exchange.cards import CARD_KIND, MAX_BYTES, Card
-from protocols.exchange.spoken import spoken
-from protocols.names import check_name, file_stem
+from protocols.names import check_name, file_stem, spoken
 
 HOSTILE = (
     *("../../x", "/etc/passwd", "..", ".", "", ".hidden", "a/b", "a\\b", "nul\0byte", "line\nfeed"),

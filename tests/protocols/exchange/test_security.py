@@ -21,8 +21,8 @@ from parties.verifier import encrypted_rows
 from protocols.ckks.flooding import Flooding
 from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.errors import MessageError, ParameterError, PolicyError, ProtocolError
-from protocols.exchange.agreement import commitment, new_seed
 from protocols.exchange.messages import Body, new_signing_key
+from protocols.exchange.signed_values import commitment, new_seed
 from protocols.steps import agree
 from tests.support.helpers import NOISE, half_of, header_of, make_plan, seal
 from tests.support.joint import joint_keys

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import protocols.numerics.whitening
-from parties.kernel.integers.clipping import clip_rows
+from parties.kernel.integers import clip_rows
 from protocols.errors import ParameterError
 from protocols.numerics.whitening import HAIR, Whitening, moment_sensitivity, scaled, whiten
 from protocols.privacy.laws.shares import NoiseSplit

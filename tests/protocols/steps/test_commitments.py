@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from coordinator.replay import replay
-from parties.agent.records import codec
+from parties.agent.store import codec
 from parties.kernel.keys import session as key_session
 from parties.kernel.keys.key_share import KeyShare
 from parties.verifier.party import Party
@@ -469,7 +469,7 @@ def test_what_is_committed_to_is_kept_until_it_is_opened() -> None:
     outcome = session.run(ask)
     assert log2_error(outcome.weights, session.twin()) < -13
     sent = {
-        step: reply_of(session, FIRST, reply).body.num_bytes
+        step: sum(map(len, reply_of(session, FIRST, reply).body.blobs))
         for step, name, _, reply in session.recorded
         if name == FIRST
     }

@@ -18,16 +18,16 @@ import pytest
 from scipy.stats import kstest
 
 from parties.kernel.model.clear_rows import ClearRows
-from parties.kernel.model.columns import Columns
 from parties.kernel.model.pads import Pads
 from parties.kernel.model.session import ModelSession
+from parties.kernel.model.sheet import Columns
 from parties.kernel.private import closed
 from protocols.ckks import residues as rns
 from protocols.ckks import subring
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.factored import Link
-from protocols.ckks.masks import mask_bits
 from protocols.ckks.parameters import REFRESH_TOWERS
+from protocols.ckks.sampling import mask_bits
 from protocols.ckks.subring import TraceMap
 from protocols.errors import PolicyError, ProtocolError
 from protocols.exchange.messages import Body

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from parties.kernel.integers import blocks, integer_rows
-from parties.kernel.integers.blocks import REST_BITS, added
+from parties.kernel import integers
+from parties.kernel.integers import REST_BITS, added, integer_rows
 from parties.kernel.integers.exact import Exact
 from parties.kernel.integers.integer_rows import IntegerRows, held
 from parties.kernel.sums import integer_sums
@@ -142,7 +142,7 @@ def test_a_row_adds_the_same_alone_and_in_company(
         assert (sum(part.units.astype(object) for part in alone) == whole.units).all()
         assert (exact(plan, t, x[order], y[order], point).units == whole.units).all()
         with monkeypatch.context() as patch:
-            for module in (blocks, integer_sums):
+            for module in (integers, integer_sums):
                 patch.setattr(module, "CHUNK", 7 * D)
             for module in (integer_rows, integer_sums):
                 patch.setattr(module, "BLOCK", 4)

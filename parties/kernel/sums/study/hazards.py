@@ -28,8 +28,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
-from parties.kernel.integers import symmetric
-from parties.kernel.integers.blocks import added, blocks
+from parties.kernel.integers import added, blocks, symmetric
 from parties.kernel.integers.exact import Exact, joined
 from parties.kernel.sums.integer_sums import PartSum, row_scores
 from parties.kernel.sums.products import LARGEST_SCORE, of_each

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.kernel.model.columns import Columns
+from parties.kernel.model.sheet import Columns
 from parties.verifier.objectives import open_contributor
 from parties.verifier.sheets import packed_slots
 from protocols.aggregate import setup
@@ -33,7 +33,7 @@ from protocols.ckks.circuits.packing import Layout
 from protocols.ckks.circuits.side_by_side import Parts
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.parameters import DECRYPTION_TOWERS, REFRESH_TOWERS
-from protocols.exchange import labels
+from protocols.exchange.body import OPENING_KEY, PUBLIC_KEY, rotation_label
 from protocols.exchange.messages import Body
 from protocols.exchange.wire import sum_blobs
 from protocols.model import gradient as model_gradient
@@ -128,7 +128,7 @@ class SumStages(Stages):
         """The keys, and every round's sum."""
         plan, cipher = self._plan, self._plan.cipher
         derived = components.opened(len(plan.members))
-        if kind == labels.OPENING_KEY:
+        if kind == OPENING_KEY:
             self._key = setup.unmask(cipher, replies)
             self.note("opening_key", rms(self._key), derived)
         elif kind == "round":
@@ -233,11 +233,11 @@ class CircuitStages(Stages):
         primes = context.primes if kind == "keys" else context.key_primes
         b = sum_blobs(replies, names, 0, primes, n)
         if kind == "keys":
-            a = context.uniform_polynomial(seed, labels.PUBLIC_KEY)
+            a = context.uniform_polynomial(seed, PUBLIC_KEY)
             self._key("public_key", components.public_key(parties), 0, b, a)
         elif kind == "rotations":
             index = self._plan.rotation_chunks[0][0]
-            a = context.uniform_key_half(seed, labels.rotation_label(index))
+            a = context.uniform_key_half(seed, rotation_label(index))
             turn = context.automorphism(index)
             self._key("rotation_key", components.rotation_key(parties), last, b, a, turn)
         else:  # a is H1, which the request carries

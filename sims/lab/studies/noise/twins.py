@@ -167,9 +167,10 @@ def plan_traffic(plan: RunPlan) -> dict[str, float]:
 
 def _rows_traffic(plan: RowsPlan) -> dict[str, float]:
     params, parties, fresh = plan.ckks, len(plan.names), sum(plan.refreshes)
+    key_rows = (params.num_towers + params.num_special_towers) * params.num_digits
     half, top, low, last = (
         rns.packed_size((0,) * towers, params.ring_dim)
-        for towers in (params.key_rows, params.num_towers, REFRESH_TOWERS, DECRYPTION_TOWERS)
+        for towers in (key_rows, params.num_towers, REFRESH_TOWERS, DECRYPTION_TOWERS)
     )
     rotations = len(plan.rotations)
     # The ceremony; refreshes, c1 down and two shares up; the decryption.

@@ -102,7 +102,7 @@ class Clients:
                 started = time.perf_counter()
                 reply = protocol.answer(self.halves[name], ask.step, request)
                 self._seconds[name][phase] += time.perf_counter() - started
-                self._bytes[name] += request.num_bytes + reply.num_bytes
+                self._bytes[name] += sum(map(len, (*request.blobs, *reply.blobs)))
                 replies[name] = reply
             place = protocol.place(ask.step)
             if place.commits:  # what is asked for comes with the commitment to the reply

@@ -25,9 +25,9 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from parties.kernel.keys import answers
+from parties.kernel.keys.session import refresh_reply
 from parties.kernel.model.clear_rows import ClearRows
-from parties.kernel.model.columns import Columns
+from parties.kernel.model.sheet import Columns
 from protocols.ckks import residues as rns
 from protocols.ckks.circuits.choice import choose_parameters
 from protocols.ckks.circuits.evaluator import EncryptedVector, Evaluator
@@ -248,7 +248,7 @@ def refreshed(
     )
 
     def answer(name: str, step: str, body: Body) -> Body:
-        return answers.refresh(
+        return refresh_reply(
             keys.context, partial(refresh_shares, keys.shares[name]), maps, step, body
         )
 
@@ -293,7 +293,7 @@ def test_a_refresh_through_a_map(keys: JointKeys, monkeypatch: pytest.MonkeyPatc
 
     Of three ciphertexts, two of which parties make their shares of together.
     """
-    monkeypatch.setattr(answers, "_TOGETHER", 2)
+    monkeypatch.setattr("parties.kernel.keys.session._TOGETHER", 2)
     s, context = secret_of(keys), keys.context
     layout = spread(len(keys.shares))
     deepest = DEPTH + 1 - REFRESH_TOWERS
@@ -310,7 +310,7 @@ def test_a_refresh_through_a_map(keys: JointKeys, monkeypatch: pytest.MonkeyPatc
         # The message before, as an integer polynomial, through the same map.
         message = exact.decrypted(context, vector.ct, s)
         rows = np.array([exact.evaluations(message, q) for q in context.primes], np.uint64)
-        mapped = context.mapped(column_map, rows)
+        mapped = column_map.apply(rows, context.primes, context.primes[-1])
         wanted = exact.whole(mapped[:3], context.primes[:3])
         wanted = np.array([round(Fraction(int(c), context.primes[-1])) for c in wanted], object)
         error = exact.decrypted(context, after.ct, s) - wanted

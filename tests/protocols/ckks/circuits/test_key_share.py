@@ -26,8 +26,8 @@ from protocols.ckks.circuits.evaluator import Evaluator
 from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.flooding import FRESH_ERROR_STD, Flooding
-from protocols.ckks.masks import mask_bits
 from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
+from protocols.ckks.sampling import mask_bits
 from protocols.ckks.subring import TraceMap
 from protocols.errors import PolicyError, ProtocolError
 from protocols.exchange.messages import Body
@@ -120,7 +120,7 @@ def test_shares_of_a_step_have_masks_and_errors_of_their_own(share: KeyShare) ->
             exact.whole(rns.subtract(exact.product(c1, s[:REFRESH_TOWERS], low), h0, low), low)
         )
         lifted = np.array([exact.evaluations(masks[-1], q) for q in primes], np.uint64)
-        moved = context.mapped(column_map, lifted) if column_map else lifted
+        moved = column_map.apply(lifted, primes, primes[-1]) if column_map else lifted
         hidden = exact.product(
             context.uniform_polynomial(share._seed, context.refresh_label(label, c1)), s, primes
         )
@@ -320,9 +320,9 @@ def test_all_that_is_random_comes_from_the_operating_system() -> None:
     context = joint_keys(2, 6, N).context
     key = joint_keys(2, 6, N).public_key
     with ExitStack() as stack:
-        for module in ("protocols.ckks.sampling", "parties.kernel.model.masks"):
+        for module in ("protocols.ckks.sampling", "parties.kernel.model.pads"):
             stack.enter_context(patch(f"{module}.ExpandedRandomness", Tape))
-        for module in ("keys.key_share", "cover.covered_share", "model.masks", "rows.masks"):
+        for module in ("keys.key_share", "cover.covered_share", "model.pads", "rows.masks"):
             stack.enter_context(patch(f"parties.kernel.{module}.SystemRandomness", Tape))
         first, again = published(context, key), published(context, key)
         assert first == again

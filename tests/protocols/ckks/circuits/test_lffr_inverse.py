@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parties.kernel.keys import answers
+from parties.kernel.keys.session import refresh_reply
 from parties.kernel.rows.curvature import LIFT
 from parties.verifier.sheets import packed_slots
 from protocols.ckks import residues as rns
@@ -67,7 +67,7 @@ def test_the_relative_error_is_a_few_roundings_for_small_and_large_b(offset: flo
             return contribution(keys.context, share, key, packed)
         index = int(step.partition("/")[2])
         shares, maps = partial(refresh_shares, keys.shares[name]), plan.column_maps(index)
-        return answers.refresh(keys.context, shares, maps, step, body)
+        return refresh_reply(keys.context, shares, maps, step, body)
 
     def fresh(vectors: Any) -> Any:
         return refresh.refresh(
