@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from protocols.errors import ParameterError
 from protocols.exchange.private_files import write_private
 
 CA, CA_KEY, SERVER, SERVER_KEY = "ca.crt", "ca.key", "server.pem", "server.key"
@@ -59,9 +60,19 @@ def make_certificates(folder: Path, hosts: Sequence[str]) -> None:
 
 
 def hosts_of(folder: Path) -> list[str]:
-    """Names and addresses of the server certificate in a folder."""
+    """Names and addresses of the server certificate in a folder.
+
+    Raises:
+        ParameterError: it names none, as one of your own may.
+    """
     server = x509.load_pem_x509_certificate((folder / SERVER).read_bytes())
-    found = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    try:
+        found = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        raise ParameterError(
+            f"{folder / SERVER} names no host: have your own certificates made again where they "
+            "were made, with the host as subject alternative name"
+        ) from None
     return [str(each.value) for each in found]
 
 

@@ -9,6 +9,8 @@ it then needs the small wheel, of the same version.
 It holds `ciphercohort.flower` and what that imports of this repository: pure Python that runs
 wherever Flower does (3.10 to 3.13; Linux, macOS, Windows). It needs NumPy, cryptography and
 Flower; private sums also SciPy and dp-accounting, the extra `privacy`.
+The long description's links to files lead to PUBLIC_URL of the environment (`make wheels
+PUBLIC_URL=https://…`), the address of this repository's files; without one they are words alone.
 `pip install .` in a clone installs all modules, these among them, so that it needs no index with
 the small wheel: beside it the small one is not needed. (A dependency by a path of the clone breaks
 editable installations, whose modules the small wheel's would hide, and a wheel that is moved.)
@@ -21,6 +23,8 @@ from __future__ import annotations
 import ast
 import base64
 import hashlib
+import os
+import posixpath
 import re
 import sys
 import zipfile
@@ -33,6 +37,7 @@ NEEDS = {"numpy": "numpy>=1.26", "cryptography": "cryptography>=44", "flwr": "fl
 PRIVACY = {"scipy": "scipy>=1.13", "dp_accounting": "dp-accounting>=0.6,<0.7"}
 LATE = {"msgspec"}  # imported by functions that nothing here calls
 TAG = "py3-none-any"
+URL = os.environ.get("PUBLIC_URL", "")
 
 
 def path_of(module: str) -> Path:
@@ -83,6 +88,23 @@ def modules() -> Tuple[List[str], Set[str]]:
     return sorted(found), libraries
 
 
+def linked(text: str, folder: str, url: str) -> str:
+    """A page whose links to files are absolute; url: of the repository's files, empty: no links.
+
+    folder: that the page is in, as "docs"; empty: the repository's own.
+    """
+
+    def absolute(found: "re.Match[str]") -> str:
+        words, target = found.groups()
+        if re.match(r"[a-z]+:|#", target):
+            return found[0]
+        path, mark, part = target.partition("#")
+        place = posixpath.normpath(posixpath.join(folder, path))
+        return f"[{words}]({url.rstrip('/')}/{place}{mark}{part})" if url else words
+
+    return re.sub(r"!?\[([^\[\]]*)\]\(([^()\s]+)\)", absolute, text)
+
+
 def metadata(version: str) -> str:
     """METADATA of the wheel."""
     lines = [
@@ -98,7 +120,7 @@ def metadata(version: str) -> str:
         *(f"Requires-Dist: {need}; extra == 'privacy'" for need in PRIVACY.values()),
         "Description-Content-Type: text/markdown",
         "",
-        (ROOT / "docs" / "flower.md").read_text(encoding="utf-8"),
+        linked((ROOT / "docs" / "flower.md").read_text(encoding="utf-8"), "docs", URL),
     ]
     return "\n".join(lines)
 
@@ -146,7 +168,9 @@ def without(large: Path, small: Path) -> Path:
     before, first, after = files[described].partition(b"Requires-Dist: ")
     version = small.name.split("-")[1]
     need = f"Requires-Dist: ciphercohort-flower=={version}\n"
-    files[described] = before + need.encode() + first + after
+    head, gap, page = (before + need.encode() + first + after).decode().partition("\n\n")
+    head += f"\nProject-URL: Source, {URL}" * bool(URL)
+    files[described] = f"{head}{gap}{linked(page, '', URL)}".encode()
     del files[listed]
     files[listed] = record(files, listed).encode()
     return write(large, files)

@@ -168,9 +168,10 @@ def public_schema(config: SimulationConfig) -> Schema | None:
             return None
         label = Label(name=label.name, positive=label.negative, negative=label.positive)
     names = {column.name for column in schema.columns}
-    if not set(config.exclude) <= names:
+    if not {*config.exclude, *config.include} <= names:
         return None
-    kept = tuple(column for column in schema.columns if column.name not in config.exclude)
+    chosen = {*(config.include or names)} - {*config.exclude}
+    kept = tuple(column for column in schema.columns if column.name in chosen)
     norm = None if config.is_unclipped else schema.row_norm
     return replace(schema, columns=kept, label=label, row_norm=norm) if kept else None
 
@@ -247,20 +248,21 @@ def _schema(
     split_column: str | None,
     notes: list[str],
 ) -> Schema:
-    excluded = list(config.exclude)
+    chosen: dict[str, Any] = {"exclude": list(config.exclude)}
+    chosen["include"] = config.include or None
     if split_column is not None and split_column in train.columns:
-        excluded.append(split_column)
+        chosen["exclude"].append(split_column)
     if config.is_regression:
-        return inferred(train, predicted, notes, exclude=excluded)
+        return inferred(train, predicted, notes, **chosen)
     several = _several(config)
     return inferred(
         train,
         predicted[0],
         notes,
         positive=config.positive,
-        exclude=excluded,
         several=several,
         row_norm=None if config.is_unclipped else "auto",
+        **chosen,
     )
 
 

@@ -44,6 +44,8 @@ def _keep_words(table: Table, width: int) -> None:
 
     Where not even the words fit, lines break within words, and nothing is cut off.
     """
+    # A title is as wide as its table.
+    table.min_width = min(width, max(map(len, str(table.title or "").split()), default=0))
     cells = [[str(c) for c in (column.header, *column.cells)] for column in table.columns]
     words = [max((len(w) for c in column for w in c.split()), default=0) for column in cells]
     whole = [max(len(line) for c in column for line in c.split("\n")) for column in cells]

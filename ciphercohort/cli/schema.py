@@ -44,6 +44,20 @@ def init(
     exclude: Annotated[
         list[str] | None, typer.Option(help="Column to leave out; may be repeated.")
     ] = None,
+    include: Annotated[
+        list[str] | None,
+        typer.Option(help="The only columns to use; may be repeated. Default: all."),
+    ] = None,
+    person: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--id", help="Column that names people: it is left out, and rows are not joined by it."
+        ),
+    ] = None,
+    dates: Annotated[
+        list[str] | None,
+        typer.Option("--date", help="Column of dates, taken as days; may be repeated."),
+    ] = None,
     scaling: Annotated[
         str | None,
         typer.Option(
@@ -104,8 +118,22 @@ def init(
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             schema = infer_schema(
-                sample, predicted, positive, exclude=tuple(exclude or ()), several=True, **chosen
+                sample,
+                predicted,
+                positive,
+                exclude=(*(exclude or ()), *(person or ())),
+                include=include or None,
+                dates=tuple(dates or ()),
+                several=True,
+                **chosen,
             )
+        if person:
+            words = (
+                f"{', '.join(person)} is in no row that is encoded, and joins none: several rows "
+                "of one person stay several, and epsilon is the promise of one row. Where it is "
+                "to be of a person, write one row for each before"
+            )
+            say(console, words, "yellow")
         for warning in caught:
             say(console, f"warning: {warning.message}", "yellow")
         if isinstance(schema.label, Classes):
@@ -192,7 +220,7 @@ def _print(schema: Schema) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from parties.reader.schema import Label, NumericColumn, Targets
+    from parties.reader.schema import DateColumn, Label, NumericColumn, Targets
 
     table = Table(title=Text(f"{len(schema.columns)} columns"))
     for name in ("Column", "Kind", "Range or categories", "Typical ± spread", "Missing"):
@@ -201,7 +229,12 @@ def _print(schema: Schema) -> None:
         if isinstance(column, NumericColumn):
             spread = "" if column.typical is None else f"{column.typical:g}"
             spread += "" if column.spread is None else f" ± {column.spread:g}"
-            cells = ("numeric", f"{column.low:g} to {column.high:g}", spread)
+            ends = f"{column.low:g} to {column.high:g}"
+            kind = "numeric"
+            if isinstance(column, DateColumn):
+                kind = f"days since {column.origin}"
+                ends += f", {column.day(column.low)} to {column.day(column.high)}"
+            cells = (kind, ends, spread)
         else:
             cells = ("categorical", ", ".join(column.categories), column.typical or "")
         table.add_row(*map(Text, (column.name, *cells, column.missing)))

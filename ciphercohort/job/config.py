@@ -99,6 +99,7 @@ class DataOptions:
         is_asked=True,
     )
     exclude: tuple[str, ...] = option((), "Column to leave out; may be repeated.")
+    include: tuple[str, ...] = option((), "The only columns to use; may be repeated.")
     strict: bool = option(False, "Refuse values outside the schema; do not clamp.")
     parties: int | None = option(
         DEFAULT_PARTIES,
@@ -350,7 +351,7 @@ class SimulationConfig(
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "protocol", protocol_name(self.protocol))
-        for name in ("targets", "exclude"):
+        for name in ("targets", "exclude", "include"):
             object.__setattr__(self, name, names_in(getattr(self, name)))
         for each in fields(self):
             value = checked(each, kinds()[each.name], getattr(self, each.name))

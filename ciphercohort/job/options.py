@@ -143,6 +143,7 @@ class PlanOptions(DeployOptions, total=False):
     test_share: float | None
     holdout: float | None
     exclude: str | Sequence[str] | None
+    include: str | Sequence[str] | None
     strict: bool | None
     parties: int | None
     split: str | None

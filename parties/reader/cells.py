@@ -34,6 +34,7 @@ from parties.reader.schema import (
     CategoricalColumn,
     Classes,
     Column,
+    DateColumn,
     FloatArray,
     Label,
     NumericColumn,
@@ -61,6 +62,11 @@ _NUMBER = re.compile(
 _TRUTH = {text: word for word in ("True", "False") for text in (word, word.upper(), word.lower())}
 _TIMESTAMP = re.compile(
     r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:?\d\d)?", re.ASCII
+)
+
+
+_DATE = re.compile(
+    r"(\d{4}-\d\d-\d\d)(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?", re.ASCII
 )
 
 
@@ -156,6 +162,25 @@ def number(cell: object) -> float | None:
     return None
 
 
+def days_since(cell: object, origin: date) -> float | None:
+    """From a day to that of one cell, whatever the time; as `number`: only a date is one.
+
+    Of texts "2024-05-01", and "2024-05-01 13:45:00" or with a T and a zone, as it stands.
+    """
+    value = plain(cell)
+    if value is None:
+        return math.nan
+    if isinstance(value, str):
+        found = _DATE.fullmatch(value)
+        try:
+            value = date.fromisoformat(found[1]) if found else None
+        except ValueError:
+            return None
+    if not isinstance(value, date):
+        return None
+    return float(value.toordinal() - origin.toordinal())
+
+
 def cell_text(cell: object) -> str | None:
     """The text of one cell, None where it is missing.
 
@@ -226,6 +251,13 @@ def numeric_cells(cells: pd.Series[Any]) -> tuple[FloatArray, NDArray[np.bool_]]
     if (quick := _quick_numbers(column)) is not None:
         return np.array(quick, dtype=np.float64), np.zeros(len(column), dtype=bool)
     found = [number(cell) for cell in column]
+    texts = np.array([value is None for value in found], dtype=bool)
+    return np.array([math.nan if v is None else v for v in found], dtype=np.float64), texts
+
+
+def day_cells(cells: pd.Series[Any], origin: date) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """`days_since` of each cell, as `numeric_cells`."""
+    found = [days_since(cell, origin) for cell in cells.tolist()]
     texts = np.array([value is None for value in found], dtype=bool)
     return np.array([math.nan if v is None else v for v in found], dtype=np.float64), texts
 
@@ -410,7 +442,10 @@ class Numbers(_Cells):
     def take(self, cells: pd.Series[Any], out: FloatArray) -> None:
         """One batch, into `out`, zeros of shape (rows, features)."""
         column = self.column
-        values, texts = numeric_cells(cells)
+        if isinstance(column, DateColumn):
+            values, texts = day_cells(cells, column.first)
+        else:
+            values, texts = numeric_cells(cells)
         missing, infinite = np.isnan(values) & ~texts, np.isinf(values)
         if self._texts.take(cells.index, texts):
             self._hint.take(_hinting(cell) for cell in cells[texts].tolist())
@@ -447,7 +482,10 @@ class Numbers(_Cells):
         """Of all batches; empty where nothing is."""
         words = []
         if self._texts.count:
-            words.append(f"has text where a number is due in {self._texts}: {self._hint}")
+            is_date = isinstance(self.column, DateColumn)
+            hint = "write dates as 2024-05-31" if is_date else self._hint
+            due = "no date where one" if is_date else "text where a number"
+            words.append(f"has {due} is due in {self._texts}: {hint}")
         if self._infinite.count:
             words.append(
                 f"is infinite or too large for a number in {self._infinite}: correct or drop these "

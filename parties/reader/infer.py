@@ -10,6 +10,7 @@ import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import date, timedelta
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal, localcontext
 from typing import Any, Literal
 
@@ -17,7 +18,14 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from parties.reader.cells import cell_text, kinds_of, missing_cells, numeric_cells, text_cells
+from parties.reader.cells import (
+    cell_text,
+    day_cells,
+    kinds_of,
+    missing_cells,
+    numeric_cells,
+    text_cells,
+)
 from parties.reader.moments import CURE, holds_moments, moment_notes
 from parties.reader.problems import Places
 from parties.reader.schema import (
@@ -28,6 +36,7 @@ from parties.reader.schema import (
     CategoricalColumn,
     Classes,
     Column,
+    DateColumn,
     FloatArray,
     Label,
     Missing,
@@ -61,6 +70,7 @@ def infer_schema(
     *,
     exclude: Sequence[str] = (),
     include: Sequence[str] | None = None,
+    dates: Sequence[str] = (),
     missing: Missing = "refuse",
     several: bool = False,
     weight: str | None = None,
@@ -77,7 +87,7 @@ def infer_schema(
     exclude: columns to leave out.
     include: the only columns to use [default: all]. A column named here may look like an ID or
         have more than 100 categories.
-
+    dates: columns of days, which count from the first of January of the earliest one's year.
     missing: of the columns that have missing cells in the sample.
     several: take a label of three or more values as classes.
     weight, offset: columns that say how much a row counts, and what is added to its score; their
@@ -98,7 +108,9 @@ def infer_schema(
     beside = _beside(table, weight, offset, log_offset)
     columns = [
         fill_in(column, table[column.name], missing)
-        for column in _kept(table, names, (*exclude, *(b.name for b in beside.values())), include)
+        for column in _kept(
+            table, names, (*exclude, *(b.name for b in beside.values())), include, dates
+        )
     ]
     try:
         outcome = (
@@ -143,10 +155,14 @@ def _beside(
 
 
 def _kept(
-    table: pd.DataFrame, labels: list[str], exclude: Sequence[str], include: Sequence[str] | None
+    table: pd.DataFrame,
+    labels: list[str],
+    exclude: Sequence[str],
+    include: Sequence[str] | None,
+    dates: Sequence[str],
 ) -> list[Column]:
     named = tuple(include or ())
-    for name in (*labels, *exclude, *named):
+    for name in (*labels, *exclude, *named, *dates):
         if name not in table.columns:
             raise SchemaError(
                 f"column {shown(name)} is not in the table{suggest(str(name), table.columns)}: "
@@ -157,7 +173,9 @@ def _kept(
     if len(table) == 0:
         raise DataError("the sample has 0 rows: at least 1 is needed")
     return [
-        infer_column(table[name], deliberate=include is not None)
+        infer_date(table[name])
+        if name in dates
+        else infer_column(table[name], deliberate=include is not None)
         for name in table.columns
         if name not in (*labels, *exclude) and (include is None or name in named)
     ]
@@ -232,6 +250,25 @@ def infer_numeric(name: str, values: FloatArray) -> NumericColumn:
         spread = max(spread, round_at(needed, leading_place(needed), ROUND_CEILING))
     ends = outward(low, high - low, ROUND_FLOOR), outward(high, high - low, ROUND_CEILING)
     return NumericColumn(name=name, low=ends[0], high=ends[1], typical=typical, spread=spread)
+
+
+def infer_date(cells: pd.Series[Any]) -> DateColumn:
+    """Describe a column of days; missing cells are passed over.
+
+    Raises:
+        SchemaError: a cell is no date.
+    """
+    name, zero = str(cells.name), date(1, 1, 1)
+    days, texts = day_cells(cells, zero)
+    if texts.any() or np.isnan(days).all():
+        raise SchemaError(
+            f"column {shown(name)} is to hold dates, and {int(texts.sum()) or 'all'} of its "
+            f"{len(days)} cells {'hold none' if texts.any() else 'are empty'}: write dates as "
+            "2024-05-31, or take it as it is"
+        )
+    origin = (zero + timedelta(days=int(np.nanmin(days)))).replace(month=1, day=1)
+    found = infer_numeric(name, days - (origin - zero).days)
+    return DateColumn(origin=origin.isoformat(), **msgspec.structs.asdict(found))
 
 
 def infer_column(cells: pd.Series[Any], deliberate: bool) -> Column:

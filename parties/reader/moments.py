@@ -19,8 +19,9 @@ _CLOCK = (
 _MOMENT = re.compile(rf"(?:{_DAY}|{_NAMED})(?:[T ]{_CLOCK})?|{_CLOCK}")
 CURE = (
     "write a number in its place, such as the days since a public date (pandas: (column - "
-    "Timestamp('2020-01-01')).dt.days; SQL: column - DATE '2020-01-01') or the hours, or leave it "
-    "out (--exclude, exclude=)"
+    "Timestamp('2020-01-01')).dt.days; SQL: column - DATE '2020-01-01') or the hours; or let the "
+    "schema count days of dates like 2024-05-31 (--date, dates=); or leave it out (--exclude, "
+    "exclude=)"
 )
 
 

@@ -14,6 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
@@ -100,6 +101,38 @@ class NumericColumn(Public, frozen=True, tag_field="kind", tag="numeric"):
         return CLAMP_SPREADS if scaling == "standard" else 1.0
 
 
+class DateColumn(NumericColumn, frozen=True, tag_field="kind", tag="date"):
+    """A column of days, as numbers: the days since a public one.
+
+    origin: that day, such as 2020-01-01; low, high, typical, spread: in days since then [days].
+    """
+
+    origin: Text = msgspec.field(name="origin", default="")
+
+    def __post_init__(self) -> None:
+        """Check the origin, and the fields of a column of numbers."""
+        NumericColumn.__post_init__(self)
+        try:
+            _ = self.first
+        except ValueError:
+            raise SchemaError(
+                f"origin={shown(self.origin)} of column {shown(self.name)} is no day: write one, "
+                "such as 2020-01-01"
+            ) from None
+
+    @property
+    def first(self) -> date:
+        """The origin."""
+        return date.fromisoformat(self.origin)
+
+    def day(self, days: float) -> str:
+        """Such as 2020-03-01; the days where no calendar has them."""
+        try:
+            return (self.first + timedelta(days=days)).isoformat()
+        except (OverflowError, ValueError):
+            return f"{days:g} days"
+
+
 class CategoricalColumn(Public, frozen=True, tag_field="kind", tag="categorical"):
     """A column with a public list of categories, one feature "name=category" in {0, 1} for each.
 
@@ -138,7 +171,7 @@ def _indicator(column: NumericColumn | CategoricalColumn) -> tuple[str, ...]:
     return (f"{column.name}=missing",) if column.missing == "indicator" else ()
 
 
-Column = NumericColumn | CategoricalColumn
+Column = NumericColumn | DateColumn | CategoricalColumn
 Columns = Annotated[tuple[Column, ...], Meta(min_length=1)]
 
 

@@ -329,6 +329,12 @@ def _arff(path: Path, problems: Problems, rows: int | None) -> Iterator[pd.DataF
     return read_arff(path, problems, rows)
 
 
+def _statistical(path: Path, problems: Problems, rows: int | None) -> Iterator[pd.DataFrame]:
+    from parties.reader.statistical import read_statistical
+
+    return read_statistical(path, problems, rows)
+
+
 READERS: dict[str, FileReader] = {
     ".csv": partial(read_delimited, separator=","),
     ".csv.gz": partial(read_delimited, separator=","),
@@ -339,6 +345,8 @@ READERS: dict[str, FileReader] = {
     ".arrow": _feather,
     ".xlsx": _workbook,
     ".arff": _arff,
+    ".dta": _statistical,
+    ".sav": _statistical,
     ".toml": _query,
 }
 """By the ending of a file's name, in any case; a .toml file holds a `Query`."""

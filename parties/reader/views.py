@@ -19,6 +19,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -117,9 +118,7 @@ def _with_indicator(column: Column) -> Column:
         return column
     if isinstance(column, CategoricalColumn):
         return CategoricalColumn(column.name, column.categories, "indicator")
-    return NumericColumn(
-        column.name, column.low, column.high, column.typical, column.spread, "indicator"
-    )
+    return msgspec.structs.replace(column, missing="indicator")
 
 
 def views_of(schema: Schema, view: str) -> list[Schema]:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import math
 import sqlite3
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +148,38 @@ def _feather(as_texts: bool) -> Write:
     def write(folder: Path, kind: Kind, rows: Sequence[Row]) -> Path:
         path = folder / "rows.feather"
         pa.feather.write_feather(_arrow(kind, rows, as_texts), path, compression="uncompressed")
+        return path
+
+    return write
+
+
+def _statistical(ending: str) -> Write:
+    """Numbers as doubles; a column of other types than its usual one is not written."""
+
+    def write(folder: Path, kind: Kind, rows: Sequence[Row]) -> Path:
+        import pyreadstat
+
+        held = {}
+        for name, cells in zip(kind.columns, zip(*rows, strict=True), strict=True):
+            usual = type(next(cell for cell in kind.usual[name] if cell is not None))
+            numeric = issubclass(usual, (bool, int, float))
+            due = (bool, int, float) if numeric else (usual,)
+            if any(cell is not None and type(cell) not in due for cell in cells):
+                raise UnfitError
+            try:
+                made = [math.nan if c is None else float(c) for c in cells] if numeric else cells
+            except OverflowError:
+                raise UnfitError from None
+            held[name] = np.array(made, dtype=np.float64 if numeric else object)
+        save = pyreadstat.write_dta if ending == ".dta" else pyreadstat.write_sav
+        path = folder / f"rows{ending}"
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                save(pd.DataFrame(held), str(path))
+        except (pyreadstat.PyreadstatError, pyreadstat.ReadstatError, ValueError, TypeError,
+                OverflowError):  # fmt: skip
+            raise UnfitError from None
         return path
 
     return write
@@ -328,6 +362,8 @@ _FORMATS = (
     Format("feather", _feather(False), "typed"),
     Format("feather texts", _feather(True)),
     Format("xlsx", _workbook, "values"),
+    Format("dta", _statistical(".dta"), "typed"),
+    Format("sav", _statistical(".sav"), "typed"),
     Format("sqlite", _sqlite, "values"),
     Format("duckdb csv", _duckdb(_delimited(".csv", ","), "'rows.csv'")),
     Format("duckdb csv raw", _duckdb(_raw, "'rows.csv'")),
@@ -347,5 +383,6 @@ _FORMATS = (
 FORMATS = {
     each.name: each
     for each in _FORMATS
-    if not each.name.startswith("feather") or ".feather" in READERS
+    if (not each.name.startswith("feather") or ".feather" in READERS)
+    and (each.name not in ("dta", "sav") or find_spec("pyreadstat"))
 }

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from parties.reader.schema import (
     CategoricalColumn,
     Classes,
+    DateColumn,
     Label,
     NumericColumn,
     Offset,
@@ -136,6 +137,23 @@ KINDS = (
             scaling="range",
         ),
         {"when": (*TIMES, None), "y": (1, 0)},
+    ),
+    Kind(
+        "days",
+        Schema(
+            columns=(
+                DateColumn("came", -100.0, 900.0, 365.0, 200.0, "indicator", origin="2020-01-01"),
+                SMOKER,
+            ),
+            label=ONE_ZERO,
+            scaling="standard",
+            row_norm=1.5,
+        ),
+        {
+            "came": (date(2020, 1, 2), date(2021, 6, 30), date(2019, 12, 31), None),
+            "smoker": ("yes", "no"),
+            "y": (1, 0),
+        },
     ),
     # A column that no schema names stands beside the others in the file.
     Kind(

@@ -209,6 +209,7 @@ ROOMS: Mapping[str, Room] = {
                 "import gram_sensitivity",
                 "import make_plan as gram_plan",
                 '(gram_plan, {"schema": OFFSET}',
+                "gram_plan(schema=WEIGHT)",
             ),
             "tests/support/sessions.py": ("import GramPlan",),
         },

@@ -216,7 +216,7 @@ def test_the_tutorial_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.Monk
 # -- notebooks ------------------------------------------------------------------------------------
 
 SMALL: dict[str, dict[str, Any]] = {
-    "consortium": {"PROFILE": "fast-insecure", "ROWS": 500, "EPSILON": 20.0},
+    "consortium": {"PROFILE": "fast-insecure", "ROWS": 2500, "EPSILON": 20.0},
     "noise": {"PARTIES": (1, 2), "SEEDS": 1},
 }
 

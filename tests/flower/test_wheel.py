@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -156,3 +157,20 @@ def test_the_whole_package_needs_the_small_wheel_in_place_of_a_second_copy(
         assert (str(tmp_path / folder) in done.stdout) == loads, done.stderr
     with pytest.raises(SystemExit, match="has not the modules"):
         without(large, wheel)
+
+
+@pytest.mark.parametrize(("page", "folder"), [("README.md", ""), ("docs/flower.md", "docs")])
+def test_a_long_description_has_no_link_that_leads_nowhere(page: str, folder: str) -> None:
+    """With an address every file has its own there; without one, links to files are words."""
+    linked: Any = runpy.run_path(str(SCRIPT))["linked"]
+    text = (ROOT / page).read_text(encoding="utf-8")
+    public = "https://example.org/files/"
+    targets = re.findall(r"\]\(([^()\s]+)\)", linked(text, folder, public))
+    own = [each for each in targets if each.startswith(public)]
+    assert own and all(each.startswith(("https://", "http://", "#")) for each in targets)
+    for each in own:
+        assert (ROOT / each.removeprefix(public).partition("#")[0]).exists(), each
+    alone = linked(text, folder, "")
+    assert all(t.startswith(("http", "#")) for t in re.findall(r"\]\(([^()\s]+)\)", alone))
+    assert linked("[a](b.md#c)", "docs", "") == "a"
+    assert linked("[a](../b.md#c)", "docs", "https://x") == "[a](https://x/b.md#c)"

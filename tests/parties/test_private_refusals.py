@@ -90,7 +90,7 @@ def sums_with(contributor: Callable[..., Any]) -> Session:
 CASES: dict[str, tuple[Callable[[], Session], str]] = {
     "rows beyond the curvature": (
         lambda: make_session(update=QUADRATIC, degree=3, rows=4), "commit-rows"),
-    "sums beyond the curvature": (
+    "gram sums beyond the curvature": (
         lambda: gram_session(curvature_bound=1e-3), "commit-rows"),
     "targets' rows beyond the curvature": (
         lambda: lffr_session(curvature=replace(NARROW, constant=0.155)), "commit-rows"),

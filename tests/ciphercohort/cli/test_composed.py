@@ -22,7 +22,7 @@ ROWS = np.random.default_rng(3).uniform(-1, 1, (300, 3))
 FRAME = pd.DataFrame(ROWS, columns=["a", "b", "c"]).assign(y=(ROWS[:, 0] > 0).astype(int))
 SUMS: dict[str, Any] = {"protocol": "secure-aggregation"}
 RUNS: dict[str, dict[str, Any]] = {
-    "sums": SUMS | {"iterations": 3},
+    "sums": SUMS | {"iterations": 3, "update": "nag"},
     "secret batches": SUMS
     | {"update": "scd", "batches": 4, "schedule": "poisson", "iterations": 4},
     "encrypted rows": {

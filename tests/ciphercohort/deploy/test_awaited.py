@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import signal
 import ssl
 import subprocess
@@ -17,12 +18,13 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from rich.table import Table
 from typer.testing import CliRunner
 
 from ciphercohort.cli.app import app
-from ciphercohort.cli.console import Screen
+from ciphercohort.cli.console import Screen, stdout
 from ciphercohort.deploy import drive, flower_commands
 from ciphercohort.deploy.party import Party
 from ciphercohort.deploy.supervise import child
@@ -145,6 +147,9 @@ def test_nodes_that_are_not_there_stand_in_the_status(
 # -- tables ---------------------------------------------------------------------------------------
 
 
+ROOT = Path(__file__).resolve().parents[3]
+
+
 def lines_of(*shown: Any) -> list[str]:
     screen = Screen(width=80, file=StringIO(), record=True)
     for each in shown:
@@ -187,6 +192,41 @@ def test_a_table_breaks_between_words_where_they_fit(cells: tuple[str, ...]) -> 
     words = [max(map(len, cell.split()), default=0) for cell in cells]
     if sum(words) <= 80 - 13:
         assert all(word in text for cell in cells for word in cell.split())
+
+
+def test_every_table_at_80_columns_is_whole() -> None:
+    """Whatever it holds: of up to seven columns, whose words have room together or not."""
+    rng = np.random.default_rng(5)
+    for _ in range(60):
+        columns = int(rng.integers(1, 8))
+        most = int(rng.choice([3, 9, 40, 120]))
+        cells = [
+            [" ".join("x" * int(n) for n in rng.integers(1, most, rng.integers(0, 9)))]
+            for _ in range(columns)
+        ]
+        title = " ".join("t" * int(n) for n in rng.integers(1, 60, 3))
+        table = Table(title=title)
+        for k in range(columns):
+            table.add_column(f"head-{k}")
+        table.add_row(*(cell for (cell,) in cells))
+        lines = lines_of(table)
+        text = "\n".join(lines)
+        assert max(map(len, lines)) <= 80 and "…" not in text
+        assert text.count("x") == sum(cell.count("x") for (cell,) in cells), "something is cut off"
+        assert all(word in text for word in title.split())
+
+
+def test_every_table_of_a_command_goes_to_that_screen() -> None:
+    """No other console is made than the two of `console`."""
+    found = {
+        str(path.relative_to(ROOT))
+        for package in ("ciphercohort", "coordinator", "parties", "protocols", "sims")
+        for path in (ROOT / package).rglob("*.py")
+        if re.search(r"\bConsole\(", path.read_text(encoding="utf-8"))
+        and "studies" not in path.parts
+    }
+    assert found == {"ciphercohort/cli/console.py"}
+    assert isinstance(stdout(), Screen)
 
 
 # -- certificates ---------------------------------------------------------------------------------
@@ -241,6 +281,9 @@ def test_no_command_of_the_centre_begins_with_a_certificate_that_is_over(
             assert "cohort coordinator renew" in done.output.replace("\n", " ")
         assert f"{name} until {today}" in cohort("coordinator", "status", centre).output
     assert not (centre / SESSIONS).exists()
+    (centre / SERVER).write_bytes(good[CA])  # no server's: it names no host
+    done = cohort("coordinator", "renew", centre)
+    assert done.exit_code == 2 and "names no host" in done.output.replace("\n", " ")
     (centre / SERVER).write_bytes(good[SERVER])  # whose hosts it goes on with
     assert cohort("coordinator", "renew", centre).exit_code == 0
     assert hosts_of(centre) == hosts and (centre / "identity.key").read_bytes() == key

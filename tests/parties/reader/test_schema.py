@@ -217,8 +217,12 @@ def _edit(path: tuple[Any, ...], value: Any) -> str:
         (_edit(("columns",), {}), "columns of the schema: Expected 'array'"),
         (_edit(("columns", 0), 7), r"columns\[0\]=7"),
         (
+            _edit(("columns", 0, "kind"), "moment"),
+            r"columns\[0\].kind='moment' .*not one of '",
+        ),
+        (
             _edit(("columns", 0, "kind"), "date"),
-            r"columns\[0\].kind='date' .*not one of 'numeric', 'c",
+            r"origin='' of DateColumn",
         ),
         (_edit(("columns", 0, "hihg"), 7), r"columns\[0\] .*'hihg'; did you mean 'high'"),
         (_edit(("columns", 0, "high"), "7"), "high='7'"),

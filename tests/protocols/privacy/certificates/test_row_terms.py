@@ -257,7 +257,7 @@ def test_bounds_of_slots_are_at_the_offsets_ends() -> None:
     assert shorter.points[1] < reached <= found.points[1]
 
 
-def test_targets_are_weighted_after_they_are_encoded() -> None:
+def test_targets_of_gram_sums_are_weighted_after_they_are_encoded() -> None:
     """Improved LFFR bends targets: sqrt(u) comes after that."""
     plan = gram_plan(num_features=3, outputs=1, model="improved-lffr")
     x, y, w, _ = rows(20)
