@@ -365,34 +365,3 @@ def test_a_run_with_inference(tmp_path: Path) -> None:
     said = "with what followed: epsilon=0.05, delta=1e-05 for the whole run"
     assert (said in list(closing_lines(refused))) == paid
     assert math.isfinite(refused.scores.log_loss)
-
-
-def test_inference_pays_for_the_second_moment_too(tmp_path: Path) -> None:
-    """Of rows that a private sum has whitened: that sum, training and inference, one promise."""
-    from sims.api import simulate
-
-    result = simulate(
-        data=pd.concat([table(), table(seed=1)], ignore_index=True),
-        label="died",
-        split="by:site",
-        exclude=["visits", "cost"],
-        update="quadratic-gd",
-        profile="fast-insecure",
-        iterations=4,
-        seed=2,
-        epsilon=8.0,
-        ledger=tmp_path / "ledger",
-        inference=True,
-        out=tmp_path / "run",
-    )
-    assert (tmp_path / "run" / "release/second-moment").is_dir()
-    assert result.inference is not None and len(result.inference.mechanisms) == 4
-    accountant = pld_privacy_accountant.PLDAccountant(value_discretization_interval=1e-3)
-    for path in (tmp_path / "ledger").glob("*.jsonl"):
-        lines = [json.loads(line) for line in path.read_text().splitlines()]
-        assert sum(line["kind"] == "commit" for line in lines) == 6
-    for line in lines:
-        for event in line.get("events", ()):
-            gaussian = dp_accounting.GaussianDpEvent(event["noise_multiplier"])
-            accountant.compose(gaussian, event["count"])
-    assert 7.5 < accountant.get_epsilon(1e-5) <= 8.0
