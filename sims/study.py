@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pandas as pd
 
 from ciphercohort.after.sums import sums_wanted
 from ciphercohort.job.config import DEFAULT_DELTA, DEFAULT_PARTIES, SimulationConfig
+from ciphercohort.job.inputs import GIVEN, INFERRED, schema_notes
 from ciphercohort.job.options import FilePath
 from ciphercohort.results.exact_sums import tell
 from ciphercohort.study.cox import Cox, cox_by
@@ -55,6 +56,12 @@ class Asked:
         """That says which party a row belongs to, if one does."""
         kind, _, column = self.split.partition(":")
         return (column,) * (kind == "by")
+
+    @property
+    def schema_notes(self) -> tuple[str, ...]:
+        """Where the schema comes from, for a reader; empty: it was given."""
+        found = GIVEN if self.schema is not None else INFERRED
+        return schema_notes(found, private=self.epsilon is not None)
 
     def table(self, *needed: str) -> pd.DataFrame:
         """The rows.
@@ -132,6 +139,8 @@ def describe(
         check_folder(Path(terms.out), DESCRIPTION)
     sums, shown = terms.sums(frame, schema, cells_schema(schema), sites)
     found = describe_by(sums, by, sites=shown, bins=bins, least=least)
+    if terms.epsilon is not None:
+        found = replace(found, notes=(*terms.schema_notes, *found.notes))
     if terms.out is not None:
         write(Path(terms.out), DESCRIPTION, found.released(), found.documents())
     return found
@@ -162,6 +171,8 @@ def survival(
     frame, schema = _with_stays(terms, time, event, entry)
     sums, _ = terms.sums(frame, schema, by_range(schema))
     found = survival_by(sums, by, bins=bins, tau=tau, least=least)
+    if terms.epsilon is not None:
+        found = replace(found, notes=(*terms.schema_notes, *found.notes))
     if terms.out is not None:
         write(Path(terms.out), SURVIVAL, found.released(), found.documents())
     return found

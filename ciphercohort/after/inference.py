@@ -159,8 +159,9 @@ class Inference:
         return caption(self.about())
 
     def latex(self) -> str:
-        """A table for a paper."""
-        return latex_table(self.rows(), self.about(), self.ratio)
+        """A table for a paper: of what is released, where there is an epsilon."""
+        about = self.about() if self.budget is None else replace(self, kept=()).about()
+        return latex_table(self.rows(), about, self.ratio)
 
 
 def _exp(value: float) -> float:

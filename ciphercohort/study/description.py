@@ -293,7 +293,8 @@ def describe_by(
         columns=tuple(columns),
         opened=opened,
         least=least,
-        notes=tuple(sums.notes),
+        # What sums know of rows stands in no document that has an epsilon.
+        notes=() if opened.plan.privacy else tuple(sums.notes),
     )
 
 

@@ -251,7 +251,8 @@ def survival_by(
         factored=adds.factored,
     )
     named = dict(zip((*groups, OTHER if groups else ALL), cells, strict=True))
-    notes = list(sums.notes)
+    # What sums know of rows stands in no document that has an epsilon.
+    notes = [] if private else list(sums.notes)
     if private:
         named.pop(OTHER, None)
         found = {

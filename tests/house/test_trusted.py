@@ -16,8 +16,8 @@ from parties.kernel import ROOMS
 ROOT = Path(__file__).parents[2]
 TRUSTED = Trusted.of(ROOT)
 README = (ROOT / "parties/kernel/README.md").read_text()
-MOST_LINES = 10900
-OF_PROTOCOLS = {"encrypted-rows": 4915, "encrypted-model": 5970, "secure-aggregation": 5800}
+MOST_LINES = 10930
+OF_PROTOCOLS = {"encrypted-rows": 4915, "encrypted-model": 5970, "secure-aggregation": 5830}
 """The goal is 5,500 of each."""
 
 

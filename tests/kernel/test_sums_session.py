@@ -267,7 +267,19 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
     ),
     "weights": (
         "lambda: len(weights) == parties and all(0 < w < math.inf for w in weights)", TRUE,
-        lambda k: refused(k, weights=(-1.0, *SHEET.weights[1:])),
+        lambda k: refused(k, weights=(-1.0,) * 4),
+    ),
+    "weights alike": (
+        "alike or same", "True",
+        lambda k: refused(k, weights=(1.0, 1e-9, 1e-9, 1e-9)),
+    ),
+    "room": (
+        "largest <= params.max_value * SLACK", "True",
+        lambda k: refused(k, scale_bits=CIPHER.scale_bits + 14),
+    ),
+    "a fine unit": (
+        "not sheet.law or least >= COARSEST", "True",
+        lambda k: refused(k, scale_bits=0),
     ),
     "norm of the law": (
         "lambda: sheet.norm == NORMS.get(sheet.law, sheet.norm) and sheet.norm in (1, 2)", TRUE,

@@ -18,6 +18,7 @@ from parties.kernel.rows import session as rows_session
 from parties.kernel.sheet import LEAST_UNITS, LEEWAY, SLACK, is_square
 from parties.kernel.sums.products import MissingCells
 from parties.kernel.sums.session import SumsSession
+from parties.kernel.sums.sheet import SumsRound
 from parties.kernel.sums.tables import Judged
 from protocols.errors import CohortError, ParameterError, PolicyError
 from protocols.privacy.laws.randomness import SystemRandomness
@@ -92,6 +93,29 @@ def test_a_sum_is_as_long_as_its_function_says() -> None:
     for columns, length in ((1, 100), (100, 1)):
         with pytest.raises(CohortError):
             opens(MissingCells(columns=columns), length)
+
+
+def opened_alone(**changes: Any) -> SumsSession:
+    """Exact counts of this party, in a sheet with these differences."""
+    function = MissingCells(columns=1)
+    shard = SimpleNamespace(num_features=2, rows=50)
+    exact: dict[str, Any] = {"law": "", "rounds": (SumsRound(query="q"),), "length": 1}
+    sheet = replace(SHEET, row_function=function.fields(), **(exact | changes))
+    return SumsSession(sheet, "a", shard, SystemRandomness(), KEYS["a"])
+
+
+def test_no_part_of_a_sum_stands_alone() -> None:
+    """Beside tiny weights, or parts beyond the range or below its unit, it was one owner's own."""
+    opened_alone()
+    tiny = (1.0, 1e-9, 1e-9, 1e-9)
+    for changes in (
+        {"weights": tiny},
+        {"weights": (1 / 200, *tiny[1:])},  # a training's, for parties that weigh the same
+        {"scale_bits": SHEET.scale_bits + 12},
+        {"scale_bits": -1},
+    ):
+        with pytest.raises(PolicyError, match="weights|scale_bits"):
+            opened_alone(**changes)
 
 
 def test_exact_tables_have_no_noise() -> None:

@@ -12,10 +12,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
 from parties.kernel.integers.exact import Exact
-from parties.kernel.private import Terms, kept_like, opened, terms_of
+from parties.kernel.private import Terms, kept_like, opened, public_figure, terms_of
 from parties.kernel.sheet import LEAST_UNITS, LEEWAY, SLACK, Floor, hold, longest
 from parties.kernel.sums.aggregate_share import AggregateShare, Masked
-from parties.kernel.sums.row_function import Contributor, Own
+from parties.kernel.sums.row_function import Contributor, Own, SumFunction
 from parties.kernel.sums.row_functions import OwnCode, row_function
 from parties.kernel.sums.sheet import NORMS, SumsSheet
 from protocols.aggregate.ntt import Residues
@@ -24,6 +24,11 @@ from protocols.errors import MessageError, PolicyError
 from protocols.exchange.signed_values import SignedValue
 from protocols.privacy.laws.discrete import discrete_gaussian
 from protocols.privacy.laws.randomness import RandomSource, SystemRandomness
+
+TAIL = 12
+"""Deviations of a share of noise that the range has room for, beside what rows add at most."""
+COARSEST = 1 << 20
+"""Units of the cipher in a share's deviation, at least."""
 
 
 class SumsSession:
@@ -71,6 +76,7 @@ class SumsSession:
         if length is not None and length(int(rows.num_features)) != sheet.length:
             raise PolicyError("the sheet of this run is refused: length of another row function")
         self._most = {r.query: self._function.most(r.query) * weight for r in sheet.rounds}
+        self._hold_parts(weight, public_figure(rows, "rows") or 1)
         held = getattr(self._function, "row_scale", math.inf)
         if held * LEEWAY < longest(rows):
             raise PolicyError(f"the sheet of this run is refused: rows are longer than {held}")
@@ -80,6 +86,31 @@ class SumsSession:
         self._adds: Contributor | None = own_part and kept_like(rows, own_part)
         self._share: AggregateShare | None = None
         self._next, self._is_over = 0, False
+
+    def _hold_parts(self, weight: float, rows: int) -> None:
+        """Refuse weights, a range and a unit by which other parts, or their noise, would be lost.
+
+        What is cut off or rounded is so in each part by itself: of others that are far beyond the
+        range, or below its unit, nothing is left, and this party's part stands alone, with its own
+        share of the noise.
+        """
+        sheet, params = self._sheet, self._params
+        alike = len({*sheet.weights}) == 1
+        # Parties that weigh the same, whatever their rows: each holds its own weight to that.
+        same = math.isclose(weight * rows * len(sheet.roster), 1.0, rel_tol=1e-9)
+        noise = max(math.ldexp(r.units, -r.bits) for r in sheet.rounds) if sheet.law else 0.0
+        least = min(math.ldexp(r.units, sheet.scale_bits - r.bits) for r in sheet.rounds)
+        largest = max(self._most.values()) * rows + TAIL * noise
+        finest = math.ldexp(max(self._most.values()), sheet.scale_bits)
+        for field, holds in (
+            ("weights: of one party apart", alike or same),
+            ("weights: of a plain sum", alike or not isinstance(self._function, SumFunction)),
+            ("scale_bits: rows are cut off", largest <= params.max_value * SLACK),
+            ("scale_bits: noise is rounded", not sheet.law or least >= COARSEST),
+            ("scale_bits: rows are rounded", bool(sheet.law) or finest >= 1),
+        ):
+            if not holds:
+                raise PolicyError(f"the sheet of this run is refused: {field}")
 
     @property
     def begun(self) -> bool:

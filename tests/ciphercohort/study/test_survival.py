@@ -26,7 +26,7 @@ from protocols.errors import ParameterError, SchemaError
 from protocols.statistics.study.cox import RiskSums, concordance, independent, proportional
 from protocols.statistics.study.curves import Curve, observed_less_expected
 from protocols.statistics.study.noisy import Noise
-from sims.study import cox, survival
+from sims.study import cox, describe, survival
 from tests.sims.model_runs import cohort
 
 ROWS, MONTHS = 480, 60
@@ -495,3 +495,20 @@ def test_noise_that_drowns_everything_is_said_before_a_figure() -> None:
         survival(table(), by="arm", epsilon=0.05, seed=1, **asked(False))
     with pytest.raises(ParameterError, match="400 bins or less"):
         survival(table(), by="arm", epsilon=1.0, bins=401, **asked(False))
+
+
+def test_with_epsilon_no_document_tells_of_a_row(tmp_path: Path) -> None:
+    """One person beyond a range is in none, and ranges that were read off the rows are said."""
+    rows = table()
+    named = asked(late=False, epsilon=1.0)
+    assert any("schema: inferred" in note for note in survival(rows, **named).notes)
+    age = NumericColumn("age", 30.0, 90.0)
+    ends = (NumericColumn("months", 0.0, float(MONTHS)), NumericColumn("died", 0.0, 1.0))
+    schema = tmp_path / "schema.json"
+    Schema(columns=(age,), label=Targets(columns=ends), scaling="range").save(schema)
+    rows.loc[0, "age"] = 95.0
+    try:
+        for make, own in ((survival, named), (describe, {"split": "by:site", "epsilon": 1.0})):
+            assert not make(rows, **own, schema=schema).notes  # type: ignore[operator]
+    finally:
+        table.cache_clear()
