@@ -296,7 +296,8 @@ def trusted(
         )
         if live is not None:
             typer.echo(
-                f"{len(loaded):6}  modules are loaded now by the agent of {live}, on no list: "
+                f"{len(loaded):6}  modules are loaded now by the agent of {live}; of these on no "
+                "list: "
             )
             typer.echo("        " + (", ".join(beyond) or "none"))
             raise typer.Exit(bool(beyond))

@@ -19,7 +19,7 @@ from parties.kernel import BESIDE, EVERY, ROOMS
 from protocols.names import ENCRYPTED_MODEL, ENCRYPTED_ROWS
 
 OURS = ("ciphercohort", "coordinator", "parties", "protocols", "sims")
-KERNEL, READER, AGENT = "parties.kernel", "parties.reader", "parties.agent"
+KERNEL, READER = "parties.kernel", "parties.reader"
 # Of a deployed party: the process with rows and keys, and the one that drives it.
 OWNERS, DRIVES = ("parties.agent.__main__", "parties.agent.hosted"), "parties.verifier"
 _PREFIX = re.compile(rf"((?:{'|'.join(OURS)})(?:\.\w+)*)\.")

@@ -34,8 +34,8 @@ def party_results(folder: Path) -> Iterator[Path]:
     """Write them into sessions/ID of a party's folder, and give each session's folder.
 
     plan.json, model.json, certificate.json, report.html, as of a coordinator, from the plan that
-    this party signed and the weights that it was told; of trainings alone. What is there stays, but
-    a model as trained where sums have come since that end at the maximum likelihood.
+    this party signed and the weights that it was told; of trainings alone. Files that are there
+    stay, but for a model as trained of which exact sums have been opened since.
     """
     schema = Schema.load(folder / SCHEMA)
     paths = sorted((folder / RESULTS).glob(f"*/{OUTCOME}"), key=lambda p: p.stat().st_mtime)

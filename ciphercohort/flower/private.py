@@ -3,7 +3,7 @@
 Accounting is the client's own and counts the rounds in which it takes part, whoever chose them.
 Without coins: k rounds of a sum that one client moves by at most 2 C, noise of std z C, are exactly
 mu-Gaussian-DP with mu = 2 sqrt(k) / z. With secret coins: `privacy.loss.poisson`. The noise is
-discrete, of 2^20 units and more a share: what that costs stands beside delta (`privacy.grid`).
+discrete, of 2^20 units and more a share: what that costs stands beside delta (`laws.grid`).
 The encryption's own noise counts for nothing.
 """
 

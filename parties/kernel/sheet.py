@@ -20,8 +20,8 @@ from protocols.errors import PolicyError
 SLACK = 1 + 1e-9
 """What rows are held to beyond a bound, for float64."""
 LEEWAY = 1 + 1e-10
-"""How far a bound may be below the longest row, of two machines: less than SLACK, or a sheet's
-could stand one rounding below a row of that length, and the refusal would tell of it."""
+"""How far a sheet's bound may be below the longest row, for two machines round differently: less
+than SLACK, so that what is taken here refuses no row later, which would tell of that row."""
 LARGEST = 1e40
 """Of public numbers that rows meet, and 1 / LARGEST the least of those that divide: nothing that is
 made of rows overflows, here or where it is encoded."""

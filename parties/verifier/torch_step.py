@@ -9,9 +9,9 @@ offered.
 **A condition.** torch computes gradients of a batch at once, of a shape that row counts alone
 decide. At a fixed shape and place, a row's gradient is a function of this row: which numbers are
 multiplied and in what order depends on shapes, not on values. That is a property of torch's
-kernels, tested bit for bit on the layers of `tests/torch_cases.py`, and proven nowhere. At another
-place in the batch a gradient may differ in its last bits: neighbours are tables whose other rows
-stand where they stood.
+kernels, tested bit for bit on the layers of `tests/support/torch_cases.py`, and proven nowhere. At
+another place in the batch a gradient may differ in its last bits: neighbours are tables whose other
+rows stand where they stood.
 
 Which module and loss are run is decided on the party's own machine, never by the plan.
 """

@@ -3,9 +3,10 @@
     V_{t+1} = level V_t - pull V_{t-1} + u' o (targets_t G' - H' V_t),   W = V_T / last,
 
 H' = BLOCK_LIFT H / scale + its share of the ridge, u' = gain u / (BLOCK_LIFT slack), G' such that
-u' o targets_t G' is targets_t g of `gram_training`. No block is multiplied by u: that would be R
+u' o targets_t G' is targets_t g of `gram.training`. No block is multiplied by u: that would be R
 products and refreshes in place of one for each output, and u' reaches targets and products alike,
-so that its error changes the speed alone. u' is zero outside the heads (`ckks/gram_blocks.py`).
+so that its error changes the speed alone. u' is zero outside the heads
+(`ckks/circuits/gram_blocks.py`).
 
 | part | levels |
 |---|---|

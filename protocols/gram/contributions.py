@@ -8,14 +8,14 @@ For least squares the rows matter only through sums, additive over parties:
 
 b bounds the curvature (Gershgorin: sum_j |H_kj| <= b_k), so W <- W - (H W + 2 ridge W - G) / b
 converges at rate 1 (simplified fixed Hessian, multi-output LFFR, section 3.1), and K = (H + 2 ridge
-I) / b has no eigenvalue above 1, which is all that faster steps need to know: see `gram_pace`. G
+I) / b has no eigenvalue above 1, which is all that faster steps need to know: see `gram.pace`. G
 and b travel in both orientations of the layout. Everything is divided by the public `scale` and
 multiplied by GAIN, which makes encryption noise small beside that of a rescaling.
 
 Privacy: noise goes onto X^T X / N and X^T Y / N before encryption; all that follows is
 post-processing. b is not released: its sensitivity is sqrt(d) times that of X^T X, and a noisy
 divisor may be 0. With noise the curvature is the public constant `curvature_bound` instead.
-Circuit and loop: `ckks/gram.py`, `gram_training.py`.
+Circuit and loop: `ckks/circuits/gram.py`, `training.py`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ LIFT = 4.0
 # Blocks of a wide matrix are encrypted as BLOCK_LIFT H / scale: their rounding counts by u over it,
 # that of u, which they are multiplied by, by it over the gain.
 BLOCK_LIFT = 128.0
-# The inverse only sets the pace of the iterations, see `gram_training`.
+# The inverse only sets the pace of the iterations, see `gram.training`.
 INVERSE_ERROR = 2.0**-10
 
 
@@ -63,7 +63,7 @@ class GramTask:
     squared error; curvature_bound: on b without ridge (see `row_sum_bound`), or with
     `row_sums=False` the constant that replaces it; row_sums: precondition by the parties' row sums;
     floor: added to b, as part of its bound, so that a zero column has an inverse; accelerated: by
-    Chebyshev's polynomials, see `gram_pace`; lowest: of the spectrum, over the curvature's bound,
+    Chebyshev's polynomials, see `gram.pace`; lowest: of the spectrum, over the curvature's bound,
     None: not known; ckks: parameters.
 
     Raises:
@@ -136,7 +136,7 @@ class GramTask:
 
     @property
     def largest_matrix(self) -> float:
-        """Bound on the entries of what training multiplies vectors by; see `gram_slots`."""
+        """Bound on the entries of what training multiplies vectors by; see `gram.slots`."""
         if isinstance(self.layout, BlockLayout):
             return BLOCK_LIFT
         return LIFT * max(self.pace.level, self.pace.gain)

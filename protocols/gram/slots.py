@@ -1,19 +1,19 @@
-"""Bounds on the slots of regression on Gram sums (`gram_training`), by the spectrum of K.
+"""Bounds on the slots of regression on Gram sums (`gram.training`), by the spectrum of K.
 
 D = (b + 2 ridge + floor)(1 + e), diagonal (scale I with privacy), e the bound of the relative error
 of the inverse u, so that u = theta / D with theta in [1 - 2 e, 1], which D may take in. H = 2 X^T X
 / N, and with privacy H + 2 E. K = D^-1/2 (H + 2 E + 2 ridge) D^-1/2, so that D^1/2 W_t = phi_t(K)
-D^-1/2 G, phi_t(k) = (1 - p_t(k)) / k, p_t the polynomial of `gram_pace`, G = 2 X^T Y / N (+ 2 E').
+D^-1/2 G, phi_t(k) = (1 - p_t(k)) / k, p_t the polynomial of `gram.pace`, G = 2 X^T Y / N (+ 2 E').
 
 **0 <= K <= 1.** Without privacy by Gershgorin, sum_j |H_kj| <= b_k, where every owner sees to b <=
 `curvature_bound` (`GramPlan.contribution`); of whitened rows b_k = 2 mean |x_k| |x|_1 is at most
 2 d Lambda, but for the chance that Lambda states, as the mean squares of two columns are at most
 Lambda. With privacy because |E| <= tau <= ridge, |X^T X / N| <= C^2 and `curvature_bound` >=
-2 (C^2 + tau): `gram_certificate`.
+2 (C^2 + tau): `certificates.gram`.
 
 **Targets.** With A = sqrt(2 / N) X D^-1/2, A^T A <= K - k_min, k_min = 2 ridge / high, and D^-1/2 G
 = A^T y, |y|^2 <= 2 Y^2, Y the bound on a target. |phi_t(K) A^T| = |A phi_t(K)| <= S, the largest
-sqrt(k - k_min) phi_t(k) over t <= T and k_min <= k <= 1: `gram_pace`. So, entry by entry,
+sqrt(k - k_min) phi_t(k) over t <= T and k_min <= k <= 1: `gram.pace`. So, entry by entry,
 
     |W_t| <= sqrt(2 / low) S Y,
 

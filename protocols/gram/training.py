@@ -3,7 +3,7 @@
     u = 1 / (b / scale slack),   K = u o (H / scale + shift I),   g = u o G / scale,
     M = level I - gain K,   V_{t+1} = M V_t - pull V_{t-1} + targets_t g,   W = V_T / last,
 
-the numbers from `gram_pace`. M and g are made once, M times LIFT, which the mask of every second
+the numbers from `gram.pace`. M and g are made once, M times LIFT, which the mask of every second
 iteration takes out. V_{t-1} stands in the orientation of V_{t+1} and has levels to spare. The fixed
 point solves (H + 2 ridge I) W = G whatever u is, so the error of the inverse, at most 2^-10
 (`protocols.numerics.inverse`), changes the speed alone; `slack` keeps K below 1 with it.
@@ -50,7 +50,7 @@ LEVELS = 6
 
 
 class GramCircuit:
-    """Least squares on Gram sums: a `encrypted_rows.Circuit`."""
+    """Least squares on Gram sums: a `rows.protocol.Circuit`."""
 
     def __init__(self, plan: GramPlan) -> None:
         self._plan = plan

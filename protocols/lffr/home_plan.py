@@ -3,7 +3,7 @@
     W <- W - eta (grad(W) + noise + 2 ridge W),   grad(W) = X^T g(XW, Y) / N      `models.lffr`
 
 Parties evaluate g on their own rows (`parties.kernel.model.clear_rows`); gd with privacy, whose
-certificate is that of encrypted rows (`privacy.lffr_certificate`); gd or nag without.
+certificate is that of encrypted rows (`privacy.certificates.lffr`); gd or nag without.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class LffrModelPlan(ModelPlan):
         return row_bound(self.link, norm_bound, self.targets)
 
     def privacy_setting(self, norm_bound: float) -> LffrSetting:
-        """What `lffr_certificate` judges, for rows of this norm.
+        """What `certificates.lffr` judges, for rows of this norm.
 
         Raises:
             ParameterError: the plan has no privacy, or a figure is out of range.

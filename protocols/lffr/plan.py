@@ -6,7 +6,7 @@
     decrypt             the final weights, once                                   `decrypt`
 
 Party p encrypts x_i, twice, and x_i (1/2 - y_io) / A into its own columns, in the units of
-`ckks/lffr_circuit.py`, and
+`ckks/circuits/lffr.py`, and
 
 - without privacy, its `Curvature.share`: W <- W - B^-1 (grad(W) + 2 ridge W), the simplified fixed
   Hessian b_k = 2 ridge + offset + 0.155 / N sum_i |x_ik| sum_j |x_ij|, encrypted throughout;
@@ -178,7 +178,7 @@ class LffrPlan(CircuitPlan):
         return self.learning_rate / self.num_rows
 
     def row_bound(self, norm_bound: float) -> float:
-        """Of x g^T, see `lffr_certificate`."""
+        """Of x g^T, see `certificates.lffr`."""
         return row_bound(self.link, norm_bound, self.outputs)
 
     @property
@@ -192,7 +192,7 @@ class LffrPlan(CircuitPlan):
         return self.layout.heads(1.0) > 0
 
     def privacy_setting(self, norm_bound: float) -> LffrSetting:
-        """What `lffr_certificate` judges, for rows of this norm.
+        """What `certificates.lffr` judges, for rows of this norm.
 
         Raises:
             ParameterError: the plan has no privacy, or a figure is out of range.

@@ -1,20 +1,21 @@
-"""Bounds on the slots of LFFR; the words are those of `row_slots`.
+"""Bounds on the slots of LFFR; the words are those of `rows.slots`.
 
-On encrypted rows a refresh carries (`ckks.lffr_circuit`), with g(z, y) the slope of the loss and s
+On encrypted rows a refresh carries (`ckks.circuits.lffr`), with g(z, y) the slope of the loss and s
 its `side_scale`,
 
     slot = gain_j / s [sum_g x_ij g_i  +  in one column: N chi_j] + rest_j N / (eta s B unit),
 
 rest = w - 2 ridge eta B^-1 w: |rest| <= |w|. Each output moves by itself.
 
-**With a public rate**: `privacy.descent_bound` with all noise, or without noise the same ball.
+**With a public rate**: `certificates.descent_bound` with all noise, or without noise the same ball.
 
-**With the preconditioner** D^-1, D >= b / (1 + e), e the inverse's error: `privacy.quiet_descent`
-in the norm |w|_D, rate 1. b_k >= offset + 0.155 mean |x_k| |x|_1 and Gershgorin give D >= (0.155
-X^T X / N + 2 ridge) / (1 + e), so that F curves by at most (1 + e) max(curvature(link) / 0.155, 1)
-as long as |z| <= radius; and |z| <= C |w|, |w| <= |w|_D sqrt((1 + e) / offset).
+**With the preconditioner** D^-1, D >= b / (1 + e), e the inverse's error:
+`certificates.quiet_descent` in the norm |w|_D, rate 1. b_k >= offset + 0.155 mean |x_k| |x|_1 and
+Gershgorin give D >= (0.155 X^T X / N + 2 ridge) / (1 + e), so that F curves by at most (1 + e)
+max(curvature(link) / 0.155, 1) as long as |z| <= radius; and |z| <= C |w|,
+|w| <= |w|_D sqrt((1 + e) / offset).
 
-**Where rows stay home** the ball and the walk of `row_slots`, with g in the place of p - y.
+**Where rows stay home** the ball and the walk of `rows.slots`, with g in the place of p - y.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ that of all rows on average, and sums of weights are N exactly. m fills its last
 which costs as much as a part of it: m = min(n, B ceil(n / (K B))). A party whose rows fit one group
 takes all of them. In the first round the model is zero, and all rows cost nothing.
 
-Without privacy alone. Coins that nobody else knows amplify (`privacy.poisson`), and yet never pay
-in noise: at the same epsilon, delta and rounds, that on the mean gradient is
+Without privacy alone. Coins that nobody else knows amplify (`privacy.loss.poisson`), and yet never
+pay in noise: at the same epsilon, delta and rounds, that on the mean gradient is
 
     all rows    sqrt(T) D / (N mu)      D = `sensitivity.diameter` of two rows' gradients
     one in K    z K C h / N             z >= 2 sqrt(T) / (K mu)
@@ -18,7 +18,7 @@ which could stay encoded, is worse: the rows of a group come and go together, so
 the others sees when, nothing is amplified, and noise is sqrt(K) times as large.
 
 What bounds iterates without noise: weights sum to N, hence with weights a on the rows |g|^2 <=
-(sum a |x|^2 / N) (sum a r^2 / N) <= C^2 mean a r^2. The walk and the ball by steps of `row_slots`
+(sum a |x|^2 / N) (sum a r^2 / N) <= C^2 mean a r^2. The walk and the ball by steps of `rows.slots`
 hold as they are; the ball by falls and the spectrum, which are about one objective, do not.
 """
 

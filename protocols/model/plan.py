@@ -2,9 +2,9 @@
 
     commit-keys …     the joint key ceremony                                     `keygen`
     pad-keys …        keys of pads that cancel                                   `pads`
-    evaluation-keys/k the joint evaluation keys                                  `model_gradient`
-    gradient/t        the encrypted model down, encrypted gradients up           `model_gradient`
-    refresh/t         what the update makes of their sum                         `model_refresh`
+    evaluation-keys/k the joint evaluation keys                                  `gradient`
+    gradient/t        the encrypted model down, encrypted gradients up           `gradient`
+    refresh/t         what the update makes of their sum                         `refresh`
     decrypt           the final model, once                                      `decrypt`
 
 Rule, polynomial, noise and certificate are those of encrypted rows: so is the twin.

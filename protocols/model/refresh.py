@@ -2,9 +2,9 @@
 
     refresh/t -> c1 of each (3 towers)      <- h0 (3 towers), h1 (all towers) of each, {words}
 
-h0_p = c1 s_p - M_p, locked, and h1_p = -a' s_p + T(M_p) + e_p, see `refresh`. What is different:
+h0_p = c1 s_p - M_p, locked, and h1_p = -a' s_p + T(M_p) + e_p, see `steps.refresh`. Different is:
 
-- T (`ckks.trace_map`) sees 2k coefficients. M_p is uniform modulo the refresh's primes on all
+- T (`ckks.subring`) sees 2k coefficients. M_p is uniform modulo the refresh's primes on all
   others, and an integer in the room of `ckks.sampling` on these;
 - T rounds, so that results are at level 0, without a rescaling;
 - shares are not committed to. What a party chooses last is c0 of the fresh vector; every c1 that a

@@ -7,7 +7,7 @@ The arithmetic's error depends on the data, so none of it counts as noise:
   gradient's sum over rows that is e_ckks = TAIL R slot_std N / eta. Neighbours may differ by 2
   e_ckks per coordinate. The standard deviation is that of the whole run's iterates
   (`kinds.iterate_error_std`), which no single iteration exceeds. Sums that have their noise
-  before they are encrypted (`GramPlan`) are not widened: see `privacy.gram_certificate`.
+  before they are encrypted (`GramPlan`) are not widened: see `certificates.gram`.
 - **delta.** Gaussian tails of T m slots; and the masks of refreshes, of 2^k values
   (`ckks.sampling`): a coefficient of at most 2^scale_bits `LARGEST_SLOT` is off uniform by the
   ratio. No proven bound on slots is above that (`slot_bounds`), and delta has paid for noise that

@@ -1,8 +1,8 @@
 """What is made public of a run: its released weights, their known bias taken out.
 
 Of runs on whitened rows alone, where a second moment is public, and links that stand for the
-sigmoid: see `privacy.rescale`. A function of the plan and the released weights: post-processing,
-for which no privacy is spent.
+sigmoid: see `privacy.search.rescale`. A function of the plan and the released weights:
+post-processing, for which no privacy is spent.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """RunPlan: the frozen, hashed description of one run, agreed by every party before any key.
 
-What all runs have in common. Each kind adds its own fields: `rows.RowsPlan`, `gram_plan.GramPlan`,
-`lffr.LffrPlan`, `gradients.GradientPlan`; `plans.plan_from_dict` reads any of them.
+What all runs have in common. Each kind adds its own fields: `RowsPlan`, `ModelPlan`, `GramPlan`,
+`LffrPlan`, `GradientPlan`, each `plan.py` of its room; `kinds.plan_from_dict` reads any of them.
 """
 
 from __future__ import annotations
@@ -241,7 +241,7 @@ class RunPlan(ABC):
 
     @property
     def accounted_as(self) -> str:
-        """What `privacy.mechanism` finds the mechanism by."""
+        """What `certificates.mechanism` finds the mechanism by."""
         return self.kind
 
     @property

@@ -1,7 +1,7 @@
 """Bounds on the slots of training on encrypted rows.
 
-What a refresh carries (`ckks.circuit`, `ColumnSum.spread`), with rows c x, weights w / R and side
-columns over s = A / c; row i of group g stands in column i of every block j:
+What a refresh carries (`ckks.circuits.rows`, `ColumnSum.spread`), with rows c x, weights w / R and
+side columns over s = A / c; row i of group g stands in column i of every block j:
 
     slot = gain_j / s [sum_g x_ij q(z_i)  +  in one column: sum_all x_ij (p(0) - y_i) + N chi_j]
          + rest_j N / (f s B unit),
@@ -20,13 +20,13 @@ the gradient is in the one column, and the walk is the only proof.
 **Walk** (any linear rule). All vectors are public combinations of the gradients so far: v = sum_s
 k_s P (g_s + chi_s), 0 <= P <= L. So |v| <= L (sum_s |k_s| C h(C |v_s|) + tau |k| (sqrt(d) + sqrt(2
 x))), for the three vectors of all iterations together except with probability failure, x = ln(3 T /
-failure): `privacy.momentum_bound`, unrolled by running the rule itself. Short runs alone stay
+failure): `certificates.momentum_bound`, unrolled by running the rule itself. Short runs alone stay
 small.
 
-**Ball** (gd, 1 - p(z) = p(-z) or signed rows). `privacy.descent_bound` with all noise, or without
-noise `privacy.quiet_descent`: |v_t|, |w_T| <= R; rest = (1 - eta lam) v_t.
+**Ball** (gd, 1 - p(z) = p(-z) or signed rows). `certificates.descent_bound` with all noise, or
+without noise `certificates.quiet_descent`: |v_t|, |w_T| <= R; rest = (1 - eta lam) v_t.
 
-**Barrier** (1 - p(z) = p(-z)). arXiv:2605.27782, Theorem 3 (`privacy.barrier_certificate`): |v_t|,
+**Barrier** (1 - p(z) = p(-z)). arXiv:2605.27782, Theorem 3 (`certificates.barrier`): |v_t|,
 |w_T| <= R, and |rest| <= |v_(t+1)| + eta |gradient + chi|. Its conditions hold with no noise as
 well.
 
@@ -154,7 +154,7 @@ class Course:
         return residual(self.link, self.largest_score(length)) - min(start, 1 - start)
 
     def push(self, shrink: float, radius: float) -> float:
-        """M(R) of `privacy.descent_bound`."""
+        """M(R) of `certificates.descent_bound`."""
         return push_bound(
             self.link,
             shrink=shrink,

@@ -37,7 +37,7 @@ Progress = Callable[[int], None]
 
 
 class RowsCircuit:
-    """Gradient training on encrypted rows: a `encrypted_rows.Circuit`."""
+    """Gradient training on encrypted rows: a `rows.protocol.Circuit`."""
 
     def __init__(self, plan: Any) -> None:
         self._plan = plan

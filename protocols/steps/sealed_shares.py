@@ -16,9 +16,6 @@ from protocols.errors import MessageError, PolicyError
 from protocols.exchange.body import Body
 from protocols.exchange.signed_values import SIGNATURE_BYTES
 
-# A sealed share beyond its residues: signature, nonce, authentication tag.
-SEAL_BYTES = SIGNATURE_BYTES + 12 + 16
-
 
 @dataclass(frozen=True, slots=True)
 class StandIn:

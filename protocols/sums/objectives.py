@@ -4,7 +4,7 @@ The aggregate of a query is sum_p weight_p / n_p sum_i u_i clip(g_i), a weighted
 on [0, 1] is a row's weight over its bound, 1 without weights. A party clips in plaintext, so the
 sensitivity needs no bound on the iterates: |u clip(g) - u' clip(g')| <= 2 clip, and replacing one
 row of party p moves the aggregate by at most `diameter` weight_p / n_p. Parties clip in the norm
-that the run's mechanism needs (`privacy.noise`); an objective names none.
+that the run's mechanism needs (`privacy.laws.noise`); an objective names none.
 """
 
 from __future__ import annotations

@@ -132,8 +132,8 @@ class DualParty(DualOwner):
     """One owner, and its share of the noise.
 
     plan, rows, labels: see `DualOwner`; sigma: std that must remain on a round's sum without any t
-    owners, from `plan.noise_std`, 0 for no noise and no grid; split: P and t; randomness: of coins
-    and noise.
+    owners, from `DualPlan.noise_std`, 0 for no noise and no grid; split: P and t; randomness: of
+    coins and noise.
     """
 
     def __init__(

@@ -85,7 +85,7 @@ class DpSgd:
 def dp_sgd(plan: DpSgd, x: Array, y: Array, std: float, rng: np.random.Generator) -> Array:
     """theta -= rate (noisy sum / (N / K) + lambda theta), T times from 0; shape (d,).
 
-    std: on the sum, from `plan.noise_std`; 0 for none.
+    std: on the sum, from `DpSgd.noise_std`; 0 for none.
     """
     *_, theta = dp_sgd_course(plan, x, y, std, rng)
     return theta

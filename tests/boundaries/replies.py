@@ -122,7 +122,7 @@ class Case:
 
 Said = tuple[Any, ...]
 _HEX = re.compile(r"[0-9a-f]{32,}")
-# A signature over rows under their owner's key (`second_moment.seal`).
+# A signature over rows under their owner's key (`Run.row_seal`).
 _SEALED = re.compile(r'(?<="rows": ")[0-9a-f]{64}')
 
 

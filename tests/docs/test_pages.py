@@ -22,6 +22,7 @@ from ciphercohort.cli.app import app
 from ciphercohort.verify.folder import verify_run
 from parties.reader.infer import infer_schema
 from protocols.plan.protocol import PROTOCOLS, protocol
+from tests.rooms.rooms import PACKAGES
 from tests.support.scripts import ROOT, load
 
 notebooks = load("scripts/run_notebook.py")
@@ -89,11 +90,20 @@ def test_tables_of_steps_are_the_protocols() -> None:
     assert steps.renewed(page.replace("| `keys` |", "| `key` |")) == page
 
 
-def test_files_that_the_protocols_page_names_are_there() -> None:
-    named = re.findall(r"`([a-z_0-9/]+(?:\.py|/))`", steps.PAGE.read_text(encoding="utf-8"))
-    assert len(named) > 60
+@pytest.mark.parametrize("page", [steps.PAGE, DOCS / "formulas.md"], ids=lambda page: page.stem)
+def test_files_that_a_page_of_protocols_names_are_there(page: Path) -> None:
+    named = re.findall(r"`([a-z_0-9/]+(?:\.py|/))`", page.read_text(encoding="utf-8"))
+    assert len(named) > 40
     rooms = [ROOT, ROOT / "protocols", ROOT / "protocols/rows"]  # the last: files of every room
     assert [name for name in named if not any((room / name).exists() for room in rooms)] == []
+
+
+def test_files_that_any_page_names_by_their_path_are_there() -> None:
+    path = re.compile(rf"\b(?:{'|'.join(PACKAGES)}|tests)/[\w/]+\.py\b")
+    pages = [*TEXTS, ROOT / "CONTRIBUTING.md", ROOT / "parties/kernel/README.md"]
+    named = [(page.name, name) for page in pages for name in path.findall(page.read_text("utf-8"))]
+    assert len(named) > 200
+    assert [each for each in named if not (ROOT / each[1]).is_file()] == []
 
 
 # -- what claims an epsilon -----------------------------------------------------------------------

@@ -16,7 +16,7 @@ from protocols.ckks.lffr import lffr_slope
 class ClearLffr(ClearRows):
     """LFFR's rows, and the gradient that they make; targets: shape (N, c), on [0, 1].
 
-    In the units of `lffr_circuit`, T = z' (z'^2 - root) and h = 1/2 - y, a row's slope over -2 A^3
+    In the units of `LffrUnits`, T = z' (z'^2 - root) and h = 1/2 - y, a row's slope over -2 A^3
     is (T + h / A) (T^2 - 1 / (2 A)^2). h / A is added to T as a plaintext, one for each output and
     group of rows: the targets take no product, and no output but the products of its own score.
     z'^2 is ready at level 2, T at 3, T^2 at 4, the slope at 5.

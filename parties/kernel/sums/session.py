@@ -68,7 +68,7 @@ class SumsSession:
         if sheet.law and exact:
             raise PolicyError("the sheet of this run is refused: row_function is of exact sums")
         sites = {*getattr(self._function, "sites", ())}
-        # Of all tables but one, and the whole, that one follows.
+        # All tables but one, taken from the whole, leave that one.
         alone = name in sites or (sites and {*dict(sheet.roster)} - sites == {name})
         if alone and not self._terms.alone:
             raise PolicyError("the sheet of this run is refused: sites, without site_tables")

@@ -24,7 +24,7 @@ from protocols.privacy.certificates.gram import GramRelease
 DEFAULT_ROUNDS = 30
 """With much noise, of which more iterations only learn more."""
 GRAM_ROUNDS = 60
-"""Leave 1 in 67 of what belongs to curvatures from 1 / 600 of the largest on (`gram_pace`)."""
+"""Leave 1 in 67 of what belongs to curvatures from 1 / 600 of the largest on (`gram.pace`)."""
 SMALL_RIDGE = 0.01
 """Of the largest curvature: noise that needs more ridge is much."""
 SPAN = 0.45

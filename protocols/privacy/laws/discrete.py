@@ -233,9 +233,9 @@ def quick_gaussian(sigma: float, count: int, randomness: RandomSource) -> NDArra
     """Independent draws, int8 array, shape (count,): many of them.
 
     The upper 15 bits of the integer decide in all but one draw of a thousand, by a table of 2^16
-    entries; 112 further bits are drawn where they do not. A tenth of `narrow`'s time for a million
-    draws, at the price that addresses depend on what is drawn: an attacker who watches the caches
-    of a client's processor is not covered. (For a secret that masks them, that price is paid
+    entries; 112 further bits are drawn where they do not. A tenth of `narrow_gaussian`'s time for a
+    million draws, at the price that addresses depend on what is drawn: an attacker who watches the
+    caches of a client's processor is not covered. (For a secret that masks them, that price is paid
     already: errors give it away.)
 
     sigma: 1 .. 7 [units], so that every magnitude is below 127; randomness: uniform words, one for

@@ -37,9 +37,8 @@ from numpy.typing import NDArray
 from protocols.errors import ParameterError
 
 FINENESS_BITS = 30
-"""Default log2 of (standard deviation / grid unit)."""
-_COARSEST, _FINEST = 16, 39
-"""Of noise that costs delta on a grid, 30 bits keep that below 1e-11 (`discretisation_delta`)."""
+"""log2 of (standard deviation / grid unit): what the grid costs in delta is below 1e-11
+(`discretisation_delta`), and kernels take no coarser one (`parties.kernel.sheet`)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,21 +63,16 @@ class NoiseGrid:
             )
 
     @classmethod
-    def for_scale(cls, scale: float, fineness_bits: int = FINENESS_BITS) -> NoiseGrid:
-        """The grid on which `scale` is between 2^fineness_bits and 2^(fineness_bits + 1) units.
+    def for_scale(cls, scale: float) -> NoiseGrid:
+        """The grid on which `scale` is between 2^30 and 2^31 units.
 
         Args:
             scale: standard deviation (or Laplace scale) of ONE share, >= 0; 0 gives 2^-30.
-            fineness_bits: 16 .. 39 [bits].
         """
         if not (math.isfinite(scale) and scale >= 0):
             raise ParameterError(f"scale={scale} is not a finite number >= 0")
-        if not _COARSEST <= fineness_bits <= _FINEST:
-            raise ParameterError(
-                f"fineness_bits={fineness_bits} is outside {_COARSEST} .. {_FINEST}"
-            )
         exponent = math.frexp(scale)[1] - 1 if scale > 0 else 0
-        return cls(granularity_bits=fineness_bits - exponent)
+        return cls(granularity_bits=FINENESS_BITS - exponent)
 
     @property
     def unit(self) -> float:

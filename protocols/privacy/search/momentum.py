@@ -1,4 +1,4 @@
-"""Data-independent search for a certified accelerated setting; see `momentum_certificate`.
+"""Data-independent search for a certified accelerated setting; see `certificates.momentum`.
 
 Everything is computed for rows of norm 1 and then rescaled: with w~ = B w, the learning rate is
 eta~ / B^2 and sigma = sigma~ B. For every polynomial and T the largest steps whose iterates stay in

@@ -13,7 +13,7 @@ with the honest owners' P - t shares: Gaussian of the plan's std, by the exact l
 Secret coins are unknown to them.
 
 **Statistic and bounds.** The log-likelihood ratio of all sums, most powerful by Neyman and Pearson;
-`audit_privacy.lower_bounds` turns hits and alarms into an epsilon. The Gaussian trade-off is used
+`privacy.lower_bounds` turns hits and alarms into an epsilon. The Gaussian trade-off is used
 where there are no coins.
 """
 

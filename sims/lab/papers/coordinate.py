@@ -120,7 +120,7 @@ def moments_multiplier(rate: float, rounds: int, epsilon: float, delta: float) -
 
 
 def published_std(plan: DualPlan, epsilon: float, delta: float) -> float:
-    """`plan.paper_std`, at fewer orders and cached."""
+    """`DualPlan.paper_std`, at fewer orders and cached."""
     z = moments_multiplier(1 / plan.batches, plan.rounds, epsilon, delta)
     return float(np.sqrt(2.0) * plan.clip * z)
 

@@ -53,7 +53,7 @@ def train_published(
 ) -> Array:
     """Algorithm 1 of the paper: fixed-size batches, noise on alpha and v; shape (d,).
 
-    std: `plan.paper_std`. Its epsilon omits a row, and is not proved for hidden batches.
+    std: `DualPlan.paper_std`. Its epsilon omits a row, and is not proved for hidden batches.
     """
     return _train(plan, x, y, std, rng, None, move, watch)
 

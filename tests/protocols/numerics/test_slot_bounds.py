@@ -401,7 +401,7 @@ def test_the_bound_travels_with_the_plan() -> None:
 
 
 def test_gram_rows_beyond_the_curvature_stay_at_home() -> None:
-    """`gram_slots` takes b <= curvature_bound for granted: each owner sees to its part."""
+    """`gram.slots` takes b <= curvature_bound for granted: each owner sees to its part."""
     plan = of_gram()
     x, y = np.full((30, FEATURES), FEATURES**-0.5), np.zeros((30, plan.outputs))
     plan.contribution(x, y, np.zeros(0))

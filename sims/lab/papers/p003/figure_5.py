@@ -1,7 +1,7 @@
 r"""Figure 5: the same descent with a barrier stays within the interval of its polynomial.
 
 adult, degree 7 on [-7, 7]. Theorem 3 without noise, with B the largest norm of a row: the largest
-Theta and the least lambda of a grid for which `barrier_certificate.check` finds every condition to
+Theta and the least lambda of a grid for which `certificates.barrier.check` finds every condition to
 hold, and B R at most 7. So |z| <= 7 for ever, whatever the rows; the paper saw it for 1086 steps.
 """
 
