@@ -112,12 +112,15 @@ def shards_by_range(data: PreparedData, *, private: bool) -> dict[str, Shard]:
     """Rows of a simulation, encoded by ranges."""
     schema = by_range(data.schema, private=private)
     kept = np.isin(data.schema.feature_names, schema.feature_names)
+    features = {column.name for column in data.schema.columns}
     found, start = {}, 0
     for name, shard in data.shards.items():
         raw = data.raw[start : start + shard.rows]
         start += shard.rows
         x, beyond = ranged(raw[:, [*kept, True]], schema)
         outside = {n: int(c) for n, c in zip(schema.feature_names, beyond, strict=True) if c}
+        # Targets are as for training.
+        outside |= {n: c for n, c in shard.counts.outside.items() if n not in features}
         found[name] = Shard(
             x=x, y=shard.y, counts=ClampCounts(rows=shard.rows, outside=outside), schema=schema
         )

@@ -53,8 +53,8 @@ SEEDED = (
 )
 PROMISE = (
     "Differential privacy at record level, replace-one: the released model would be almost as "
-    "likely if any one row were exchanged for another. In this simulation one process drew all "
-    "noise, so that the twin could repeat it; in a deployment each party draws its own."
+    "likely if any one row were exchanged for another. In a simulation one process draws all "
+    "noise, so that the twin can repeat it; in a deployment each party draws its own."
 )
 
 

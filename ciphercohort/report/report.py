@@ -111,7 +111,7 @@ def overall_lines(result: RunResult) -> Iterator[str]:
         if m.overall:
             each = (f"{m.shown(s[m.key])} {name}" for name, _, s in result.models)
             yield f"{m.title}: {', '.join(each)}."
-    if result.scores.get("log_loss", math.inf) < result.optimum.get("log_loss", 0.0):
+    if result.scores.get("log_loss", math.inf) < result.optimum.get("log_loss", 0.0) - 5e-5:
         yield (
             f"The {result.models[2][0]} fits the training rows as closely as they allow, with no "
             "penalty, and so may be too sure of others: here the joint model, which stops "

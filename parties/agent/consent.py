@@ -102,7 +102,8 @@ class Consent:
             found = [name for name in self._pending if len(plan) >= 8 and name.startswith(plan)]
             if len(found) != 1:
                 raise ParameterError(
-                    f"plan {plan!r} does not wait for consent; see cohort party consent"
+                    f"plan {plan!r} does not wait for consent, or these are not its first "
+                    "8 digits or more; see cohort party consent"
                 )
             self._store.decided(found[0], accept)
             self._decided[found[0]] = accept

@@ -313,7 +313,8 @@ def infer_column(cells: pd.Series[Any], deliberate: bool) -> Column:
             )
         raise SchemaError(
             f"column {shown(name)} has {len(categories)} different texts, more than "
-            f"{MAX_CATEGORIES}: exclude it, or list it among the columns to include"
+            f"{MAX_CATEGORIES}: exclude it (--exclude, exclude=), or name all columns to use "
+            "(--include, include=)"
         )
     return CategoricalColumn(name=name, categories=tuple(categories))
 

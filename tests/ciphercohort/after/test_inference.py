@@ -15,6 +15,7 @@ import pytest
 import statsmodels.api as sm
 from dp_accounting.pld import pld_privacy_accountant
 
+from ciphercohort import simulate
 from ciphercohort.after.inference import Inference
 from ciphercohort.after.inference_cost import inference_line
 from ciphercohort.after.inference_rows import to_ranges
@@ -25,7 +26,7 @@ from ciphercohort.report.release import Release
 from ciphercohort.report.release_report import privacy_facts
 from ciphercohort.report.report import render_report
 from ciphercohort.verify.folder import verify_run
-from parties.reader.schema import CategoricalColumn, NumericColumn, Schema
+from parties.reader.schema import CategoricalColumn, NumericColumn, Schema, Targets
 from parties.reader.views import row_norm
 from protocols.errors import ParameterError, PrivacyError
 from protocols.privacy.loss.accounting import GaussianEvent
@@ -104,6 +105,24 @@ def test_the_model_that_it_starts_from_does_not_matter() -> None:
     far = MODEL.weights * np.array([-3.0, 2.0, 0.0, 1.0, -2.0, 4.0])
     np.testing.assert_allclose(
         run(SCHEMA, "logistic", weights=far).coef, run(SCHEMA, "logistic").coef, atol=1e-4
+    )
+
+
+def test_whatever_is_beyond_its_range_is_named(tmp_path: Path) -> None:
+    """A target as a feature is."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.uniform(-1, 1, 200), "cost": rng.uniform(-1, 1, 200)})
+    frame.loc[0, "cost"], frame.loc[1, "x"] = 9.0, 9.0
+    x, cost = (NumericColumn(name, -1.0, 1.0) for name in ("x", "cost"))
+    schema = tmp_path / "schema.json"
+    Schema(columns=(x,), label=Targets(columns=(cost,)), scaling="range").save(schema)
+    found = simulate(
+        data=frame, target="cost", schema=schema, model="linear", protocol="secure-aggregation",
+        no_privacy=True, inference=True, test_share=0.0,
+    )  # fmt: skip
+    assert found.inference is not None
+    assert found.inference.kept == (
+        "values beyond the schema's range count as its end, in cost, x",
     )
 
 
