@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
-from parties.kernel import BESIDE, EVERY, ROOMS
-from protocols.names import ENCRYPTED_MODEL, ENCRYPTED_ROWS
+from parties.kernel import BESIDE, EVERY, ROOMS, STUDY
+from protocols.names import ENCRYPTED_MODEL, ENCRYPTED_ROWS, SECURE_AGGREGATION
 
 OURS = ("ciphercohort", "coordinator", "parties", "protocols", "sims")
 KERNEL, READER = "parties.kernel", "parties.reader"
@@ -137,9 +137,9 @@ class Trusted:
         source = Source(root)
         kernel = source.kernel()
         protocols = {name: source.kernel([name]) for name in EVERY if name not in BESIDE}
-        circuits = [ENCRYPTED_ROWS, ENCRYPTED_MODEL]
         for name in BESIDE:
-            both, without = source.kernel([*circuits, name]), source.kernel(circuits)
+            first = [SECURE_AGGREGATION] if name == STUDY else [ENCRYPTED_ROWS, ENCRYPTED_MODEL]
+            both, without = source.kernel([*first, name]), source.kernel(first)
             protocols[name] = [each for each in both if each not in without]
         own = source.loaded(OWNERS, but=[DRIVES])
         reader = [n for n in source.below(READER) if n in own and n not in kernel]

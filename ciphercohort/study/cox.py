@@ -23,7 +23,7 @@ from ciphercohort.study.pictures import forest_picture, survival_picture
 from ciphercohort.study.stays import OTHER, Stays
 from ciphercohort.study.tables import PaperTable, documents, number, p_value
 from parties.kernel.integers import symmetric
-from parties.kernel.sums.study.hazards import CoxRows, RiskSets, written
+from parties.kernel.study.hazards import CoxRows, RiskSets, written
 from parties.reader.schema import CategoricalColumn, NumericColumn, Schema
 from protocols.errors import ParameterError
 from protocols.statistics.evaluation.figures import LEAST

@@ -16,7 +16,7 @@ from ciphercohort.results.exact_sums import exact_fields
 from ciphercohort.results.result import Array
 from ciphercohort.study.pictures import panels
 from ciphercohort.study.tables import INDENT, PaperTable, documents, number
-from parties.kernel.sums.study.described import Described
+from parties.kernel.study.described import Described
 from parties.reader.schema import (
     Column,
     NumericColumn,

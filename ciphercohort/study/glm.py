@@ -23,7 +23,7 @@ from ciphercohort.results.result import Array
 from ciphercohort.study.cox import SEPARATED, Covariates
 from ciphercohort.study.pictures import forest_picture
 from ciphercohort.study.tables import PaperTable, documents, number, p_value
-from parties.kernel.sums.study.glm import LINKS, Generalised
+from parties.kernel.study.glm import LINKS, Generalised
 from parties.reader.cells import numeric_cells
 from parties.reader.schema import NumericColumn, Schema, Targets
 from protocols.errors import ParameterError, SchemaError

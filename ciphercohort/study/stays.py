@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from ciphercohort.results.result import Array
-from parties.kernel.sums.study.lifetimes import Grid
+from parties.kernel.study.lifetimes import Grid
 from parties.reader.cells import numeric_cells
 from parties.reader.schema import CategoricalColumn, NumericColumn, Schema, Targets
 from protocols.errors import ParameterError, SchemaError

@@ -21,7 +21,7 @@ from ciphercohort.results.exact_sums import exact_fields
 from ciphercohort.study.pictures import survival_picture
 from ciphercohort.study.stays import OTHER, Stays
 from ciphercohort.study.tables import PaperTable, documents, number, p_value
-from parties.kernel.sums.study.lifetimes import Lifetimes
+from parties.kernel.study.lifetimes import Lifetimes
 from protocols.errors import ParameterError
 from protocols.statistics.evaluation.figures import LEAST, shown
 from protocols.statistics.study.curves import LEVEL, Curve, log_rank

@@ -12,11 +12,12 @@ from typing import Any
 
 from protocols.errors import PolicyError
 
-COVER, GRAM, LFFR = "cover", "gram", "lffr"
+COVER, GRAM, LFFR, STUDY = "cover", "gram", "lffr", "study"
 BESIDE = {
     COVER: "adds to the first two, where parties stand in for others",
     GRAM: "adds to encrypted-rows, for linear models",
     LFFR: "adds to the first two, for LFFR models",
+    STUDY: "adds to secure-aggregation, for descriptions, survival and generalised linear models",
 }
 """What an owner names beside protocols, and for what."""
 ROOMS: Mapping[str, tuple[str, ...]] = {
@@ -26,6 +27,7 @@ ROOMS: Mapping[str, tuple[str, ...]] = {
     COVER: ("cover",),
     GRAM: ("gram",),
     LFFR: ("lffr",),
+    STUDY: ("study",),
 }
 """By protocol, and by what goes with one; all share what stands above the rooms, and `integers`."""
 EVERY = tuple(ROOMS)

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 TRUSTED = Trusted.of(ROOT)
 README = (ROOT / "parties/kernel/README.md").read_text()
 MOST_LINES = 10930
-OF_PROTOCOLS = {"encrypted-rows": 4915, "encrypted-model": 5970, "secure-aggregation": 5830}
+OF_PROTOCOLS = {"encrypted-rows": 4915, "encrypted-model": 5970, "secure-aggregation": 4930}
 """The goal is 5,500 of each."""
 
 
@@ -43,7 +43,7 @@ def test_a_protocol_has_its_own_files(protocol: str) -> None:
 def test_the_readme_names_every_file_with_a_secret() -> None:
     kernel = ROOT / "parties/kernel"
     paths = [path.relative_to(kernel) for path in kernel.rglob("*.py")]
-    whole = ("integers", "sums")  # rooms of arithmetic, but for what is named
+    whole = ("integers", "study", "sums")  # rooms of arithmetic, but for what is named
     due = {str(p) for p in paths if p.name not in ("__init__.py", "sheet.py")}
     due = {name for name in due if name.partition("/")[0] not in whole}
     due |= {f"{room}/" for room in whole}

@@ -16,17 +16,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from parties.kernel.study.described import Described
+from parties.kernel.study.glm import LINKS as FAMILIES
+from parties.kernel.study.glm import Generalised
+from parties.kernel.study.hazards import CoxRows, RiskSets, written
+from parties.kernel.study.lifetimes import Lifetimes
 from parties.kernel.sums import links
 from parties.kernel.sums.dual import DualSteps
 from parties.kernel.sums.gradients import CURVATURE, GRADIENT, MEANS, Gradients
 from parties.kernel.sums.products import Information, MissingCells, Products
 from parties.kernel.sums.row_function import Own, RowFunction
 from parties.kernel.sums.row_functions import KINDS, LATE, OwnCode, row_function
-from parties.kernel.sums.study.described import Described
-from parties.kernel.sums.study.glm import LINKS as FAMILIES
-from parties.kernel.sums.study.glm import Generalised
-from parties.kernel.sums.study.hazards import CoxRows, RiskSets, written
-from parties.kernel.sums.study.lifetimes import Lifetimes
 from parties.kernel.sums.tables import Judged
 from protocols.errors import ParameterError, PolicyError
 from protocols.models.registry import MODELS
@@ -216,4 +216,4 @@ def test_what_studies_add_is_loaded_when_a_sheet_names_it() -> None:
         [sys.executable, "-c", text], capture_output=True, text=True, check=True
     ).stdout.split()
     assert "parties.kernel.sums.row_functions" in loaded
-    assert not [name for name in loaded if name.startswith("parties.kernel.sums.study")]
+    assert not [name for name in loaded if name.startswith("parties.kernel.study")]

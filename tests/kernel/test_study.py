@@ -14,7 +14,7 @@ from scipy.linalg import sqrtm
 from scipy.stats import nbinom
 
 from parties.kernel.integers import symmetric
-from parties.kernel.sums.study import described, glm, hazards, lifetimes
+from parties.kernel.study import described, glm, hazards, lifetimes
 from tests.kernel.mutants import mutant
 
 ROWS, D = 60, 6

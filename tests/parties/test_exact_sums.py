@@ -14,12 +14,12 @@ from scipy.special import logit
 from parties.agent.manifest import describe_plan
 from parties.agent.vault import Vault
 from parties.kernel.integers.exact import Exact
+from parties.kernel.study.described import Described
+from parties.kernel.study.glm import Generalised
+from parties.kernel.study.hazards import CoxRows, RiskSets, written
+from parties.kernel.study.lifetimes import Lifetimes
 from parties.kernel.sums import row_functions
 from parties.kernel.sums.row_function import SumFunction
-from parties.kernel.sums.study.described import Described
-from parties.kernel.sums.study.glm import Generalised
-from parties.kernel.sums.study.hazards import CoxRows, RiskSets, written
-from parties.kernel.sums.study.lifetimes import Lifetimes
 from parties.policy import Policy
 from protocols.aggregate.choice import choose
 from protocols.errors import ParameterError, PolicyError, ProtocolError

@@ -25,7 +25,7 @@ from parties.kernel.private import HiddenError
 from parties.kernel.rows import packed
 from parties.kernel.rows.sheet import RowsSheet
 from parties.kernel.sheet import cost
-from parties.kernel.sums.study.hazards import CoxRows, RiskSets, written
+from parties.kernel.study.hazards import CoxRows, RiskSets, written
 from parties.verifier.remote import Calls
 from protocols.ckks import residues as rns
 from protocols.ckks.context import RingContext

@@ -62,10 +62,10 @@ class Exact:
 
     @classmethod
     def of(cls, values: Array) -> Exact:
-        """As they are, to 2^-61 of the largest: of what has no rows, or no bound."""
+        """To 2^-61 of the largest, 2^-161 at most: of what has no rows, or no bound."""
         if not np.isfinite(values).all():
             raise DataError("a value of a contribution is not a finite number")
-        bits = 61 - frexp(float(np.abs(values).max(initial=0.0)))[1]
+        bits = 61 - max(frexp(float(np.abs(values).max(initial=0.0)))[1], -100)
         return cls(np.rint(np.ldexp(values, bits)).astype(np.int64), bits)
 
 

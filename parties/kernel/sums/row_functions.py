@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import pkgutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from parties.kernel import EVERY, named
 from parties.kernel.sums.dual import DualSteps
 from parties.kernel.sums.gradients import Gradients
 from parties.kernel.sums.products import Information, MissingCells, Products
@@ -47,25 +47,25 @@ KINDS: Mapping[str, type[RowFunction]] = {
 }
 
 
-_STUDY = "parties.kernel.sums.study."
 LATE: Mapping[str, str] = {
-    "description": f"{_STUDY}described:Described",
-    "lifetimes": f"{_STUDY}lifetimes:Lifetimes",
-    "risk-sets": f"{_STUDY}hazards:RiskSets",
-    "cox-rows": f"{_STUDY}hazards:CoxRows",
-    "generalised": f"{_STUDY}glm:Generalised",
+    "description": "parties.kernel.study.described:Described",
+    "lifetimes": "parties.kernel.study.lifetimes:Lifetimes",
+    "risk-sets": "parties.kernel.study.hazards:RiskSets",
+    "cox-rows": "parties.kernel.study.hazards:CoxRows",
+    "generalised": "parties.kernel.study.glm:Generalised",
 }
-"""Those that are loaded when a sheet names one."""
+"""Of a room of their own, which is loaded when a sheet names one."""
 
 
-def row_function(given: Mapping[str, Any]) -> RowFunction:
-    """The one that fields describe.
+def row_function(given: Mapping[str, Any], protocols: Collection[str] = EVERY) -> RowFunction:
+    """The one that fields describe; protocols: of an owner.
 
     Raises:
-        ParameterError: there is none of that kind, or a field is out of range.
+        ParameterError: there is none of that kind, or a field is out of range. PolicyError: it is
+        of a room that the owner left out.
     """
     name = str(given.get("kind"))
-    kind = pkgutil.resolve_name(LATE[name]) if name in LATE else KINDS.get(name)
+    kind = named(LATE[name], protocols) if name in LATE else KINDS.get(name)
     if kind is None:
         raise ParameterError(f"row function {given.get('kind')!r} is not known")
     return made(kind, given)

@@ -52,6 +52,7 @@ class SumsSession:
     ) -> None:
         self._sheet, self._name, self._terms = sheet, name, terms_of(rows)
         self._randomness, self._signing_key = randomness, signing_key
+        self._function = row_function(sheet.row_function, self._terms.protocols)
         check(sheet, name, signing_key.public_key().public_bytes_raw().hex(), self._terms)
         # Ring, primes and room for so many parties, from the table of what is secure.
         self._params = AggregateParameters(
@@ -62,7 +63,6 @@ class SumsSession:
         )
         weight = sheet.weights[list(dict(sheet.roster)).index(name)]
         self._own = Own(name=name, weight=weight, norm=sheet.norm, randomness=randomness)
-        self._function = row_function(sheet.row_function)
         # Of exact sums as well, whose bounds are of labels as a model has them.
         exact = self._function.without_noise or getattr(self._function, "exact", False)
         if sheet.law and exact:
@@ -70,6 +70,8 @@ class SumsSession:
         sites = {*getattr(self._function, "sites", ())}
         # All tables but one, taken from the whole, leave that one.
         alone = name in sites or (sites and {*dict(sheet.roster)} - sites == {name})
+        # Of two or three owners' outer products each is known to the others, or nearly.
+        alone = alone or (getattr(self._function, "clusters", False) and len(sheet.roster) < 4)
         if alone and not self._terms.alone:
             raise PolicyError("the sheet of this run is refused: sites, without site_tables")
         length = getattr(self._function, "length", None)

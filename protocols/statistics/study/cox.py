@@ -114,7 +114,7 @@ class RiskSums:
         return np.asarray(inner - outer + cross + cross.T)
 
     def tables(self) -> dict[str, Array]:
-        """a, b, ta, tb and c, of `parties.kernel.sums.study.hazards`; a row is a stratum."""
+        """a, b, ta, tb and c, of `parties.kernel.study.hazards`; a row is a stratum."""
         d, (one, f, squares, crosses, both, _) = len(self.theta), self._sums
         first = slice(1, d + 1)
         s, t = self.sets[..., first], self.table[1][..., first]

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import logit, ndtri
 
 from parties.kernel.integers import symmetric
-from parties.kernel.sums.study.glm import FIGURES, Generalised
+from parties.kernel.study.glm import FIGURES, Generalised
 
 Array = NDArray[np.float64]
 CONVERGED = 1e-12
@@ -32,7 +32,7 @@ LONGEST = 4.0
 class GlmSums:
     """Opened sums at a point, of all rows.
 
-    figures: by name, see `parties.kernel.sums.study.glm`; score: shape (d,); information, robust:
+    figures: by name, see `parties.kernel.study.glm`; score: shape (d,); information, robust:
     shape (d, d); clusters: likewise, or None.
     """
 

@@ -1,6 +1,6 @@
 """Survival curves from counts with privacy noise, and what the noise adds to their variance.
 
-Of cells x + noise, or of U x + noise (`parties.kernel.sums.study.lifetimes`), suffix sums come with
+Of cells x + noise, or of U x + noise (`parties.kernel.study.lifetimes`), suffix sums come with
 errors of a known covariance. They are made monotone first: each is the middle of the least monotone
 curve above and the largest below. A curve ends where the number at risk is not `RELIABLE` standard
 deviations of its noise any more; with late entries it begins where it is so many, and is the
@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular, toeplitz
 from scipy.stats import chi2
 
-from parties.kernel.sums.study.lifetimes import square_root
+from parties.kernel.study.lifetimes import square_root
 from protocols.statistics.study.curves import Curve, observed_less_expected
 
 Array = NDArray[np.float64]

@@ -1,15 +1,15 @@
-"""The sums of a clinical study; what a row adds: `parties.kernel.sums.study`."""
+"""The sums of a clinical study; what a row adds: `parties.kernel.study`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from parties.kernel.study.described import Described
+from parties.kernel.study.glm import Generalised
+from parties.kernel.study.hazards import CoxRows, RiskSets
+from parties.kernel.study.lifetimes import Lifetimes
 from parties.kernel.sums.row_function import SumFunction
-from parties.kernel.sums.study.described import Described
-from parties.kernel.sums.study.glm import Generalised
-from parties.kernel.sums.study.hazards import CoxRows, RiskSets
-from parties.kernel.sums.study.lifetimes import Lifetimes
 from protocols.exchange.body import CELLS_VIEW, RANGES_VIEW
 from protocols.exchange.serialise import to_plain
 from protocols.sums.one_sum import OneSum

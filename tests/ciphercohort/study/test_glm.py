@@ -17,7 +17,7 @@ from scipy.special import expit
 
 from ciphercohort.after.sums import SumSeries, sums_wanted
 from ciphercohort.study.glm import Glm, glm_by, with_ranges
-from parties.kernel.sums.study.glm import LINKS
+from parties.kernel.study.glm import LINKS
 from parties.reader.shard import Shard, encode_shard
 from parties.reader.views import by_range
 from protocols.errors import ParameterError, SchemaError

@@ -12,8 +12,8 @@ import pytest
 from dp_accounting.pld import pld_privacy_accountant
 
 from parties.agent.manifest import describe_plan
-from parties.kernel.sums.study.described import Described
-from parties.kernel.sums.study.lifetimes import Lifetimes
+from parties.kernel.study.described import Described
+from parties.kernel.study.lifetimes import Lifetimes
 from parties.policy import Policy
 from protocols.errors import ParameterError, PolicyError, PrivacyError
 from protocols.plan import kinds

@@ -32,11 +32,11 @@ from scipy.special import ndtr
 
 from parties.kernel.integers import added, blocks, symmetric
 from parties.kernel.integers.exact import Exact, joined
+from parties.kernel.study.described import add, chosen
+from parties.kernel.study.lifetimes import Grid, Places, check_places
 from parties.kernel.sums.integer_sums import PartSum, row_scores
 from parties.kernel.sums.products import LARGEST_SCORE, of_each
 from parties.kernel.sums.row_function import LARGEST, Array, SumFunction, check_sizes
-from parties.kernel.sums.study.described import add, chosen
-from parties.kernel.sums.study.lifetimes import Grid, Places, check_places
 from protocols.errors import ParameterError
 
 MOST_TEXT = 1 << 21

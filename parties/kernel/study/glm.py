@@ -30,9 +30,9 @@ from scipy.special import digamma, expit, log_ndtr, ndtr, polygamma, xlogy
 
 from parties.kernel.integers import added, symmetric
 from parties.kernel.integers.exact import Exact, joined
+from parties.kernel.study.lifetimes import check_places
 from parties.kernel.sums.products import of_each
 from parties.kernel.sums.row_function import LARGEST, Array, SumFunction, check_sizes
-from parties.kernel.sums.study.lifetimes import check_places
 from protocols.errors import ParameterError
 
 LINKS = {

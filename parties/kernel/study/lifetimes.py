@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parties.kernel.integers.exact import Exact
+from parties.kernel.study.described import add, chosen
 from parties.kernel.sums.row_function import Array, SumFunction
-from parties.kernel.sums.study.described import add, chosen
 from protocols.errors import ParameterError
 
 BIGGEST = 1 << 12
