@@ -34,6 +34,7 @@ from tests.protocols.sums.test_one_sum import FIGURES, PROMISE, SUMS
 Array = np.ndarray[Any, Any]
 Case = tuple[GradientPlan, int, Callable[[Array, Array], Any]]
 D, CLASSES, BOUND = 4, 3, 2.0
+STAYS = {"stay": 2, "late stay": 3}  # time, event and, if late, entry
 CURVED = {"kind": "quadratic-nag", "rounds": 2, "schedule": "geometric", "learning_rate": 1.0,
           "decay": 0.9, "first_alpha": 1.0,
           "curvature": {"offset": 0.02, "high": 2.0, "error": 1e-3, "constant": 0.25}}  # fmt: skip
@@ -67,6 +68,8 @@ def table(kind: str, rows: int, seed: int) -> tuple[Array, Array]:
         return x, np.eye(CLASSES)[rng.integers(0, CLASSES, rows)]
     if kind == "numbers":
         return x, rng.random((rows, 1))
+    if kind in STAYS:
+        return x, rng.random((rows, STAYS[kind]))
     return x, (rng.random(rows) < 0.5).astype(float)
 
 
@@ -108,7 +111,11 @@ def cases() -> Iterator[Any]:
         if name != "exact":
             numeric = name in ("targets", "counts", "products", "poisson")
             plan = plan_sum(FIGURES, PROMISE, sum_, 0.05 if name == "moment" else None)
-            yield pytest.param(plan, 0, "numbers" if numeric else "label", id=name)
+            outcome = "numbers" if numeric else "label"
+            late = getattr(sum_.row_function, "late", None)
+            if late is not None:
+                outcome = "late stay" if late else "stay"
+            yield pytest.param(plan, 0, outcome, id=name)
 
 
 EVERY = pytest.mark.parametrize(("plan", "t", "outcome"), list(cases()))
