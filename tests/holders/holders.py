@@ -64,7 +64,7 @@ class Holders:
             path = Path(code.co_filename)
             ours = path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in PACKAGES
             name = ".".join(path.relative_to(ROOT).with_suffix("").parts) if ours else ""
-            self._modules[code] = name
+            self._modules[code] = name.removesuffix(".__init__")
         return self._modules[code]
 
     def look(self, frame: FrameType, event: str, result: Any) -> None:

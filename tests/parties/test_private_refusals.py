@@ -191,7 +191,7 @@ class Owner:
                 share_std=1e4 / 2**0.5,
                 sensitivity=2.0,
             ),
-            cipher=choose(parties=2, largest_sum=1e7, precision=1.0),
+            cipher=choose(parties=2, largest_sum=1e7, precision=2.0**-10),
             objective=DualObjective(
                 loss="logistic", ridge=1.0, batches=1, clip=1.0, row_scale=scale
             ).to_dict(),

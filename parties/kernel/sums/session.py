@@ -78,10 +78,10 @@ class SumsSession:
         if length is not None and length(int(rows.num_features)) != sheet.length:
             raise PolicyError("the sheet of this run is refused: length of another row function")
         self._most = {r.query: self._function.most(r.query) * weight for r in sheet.rounds}
-        self._hold_parts(weight, public_figure(rows, "rows") or 1)
         held = getattr(self._function, "row_scale", math.inf)
         if held * LEEWAY < longest(rows):
             raise PolicyError(f"the sheet of this run is refused: rows are longer than {held}")
+        self._hold_parts(weight, public_figure(rows, "rows") or 1)
         self._rows = rows
         # A sheet's row function looks at rows once everybody has signed that sheet.
         own_part = own_code(rows, randomness) if own_code else None
