@@ -119,7 +119,7 @@ def signed_head(envelope: Envelope, key: Ed25519PrivateKey) -> bytes:
             "answers": envelope.answers,
             "seen": envelope.seen,
             "meta": dict(envelope.body.meta),
-            "blobs": list(zip(map(len, envelope.body.blobs), _digests(envelope.body), strict=True)),
+            "blobs": list(zip(map(len, envelope.body.blobs), envelope.body.digests, strict=True)),
         },
         separators=(",", ":"),
         allow_nan=False,
@@ -204,30 +204,6 @@ def _parse(header: bytes, data: bytes, position: int) -> Envelope:
         blobs.append(data[position : position + size])
         position += size
     body = Body(meta, tuple(blobs))
-    if _digests(body) != tuple(content for _, content in listed):
+    if body.digests != tuple(content for _, content in listed):
         raise MessageError("a blob does not match its hash")
     return Envelope(session, step, sender, recipient, body, answers, seen)
-
-
-class _Recent:
-    """The last blobs and their digests.
-
-    Sender and receiver of one process have the same blobs, and so have all its parties: to compare
-    them takes a fiftieth of the time of a hash.
-    """
-
-    held: tuple[tuple[bytes, str], ...] = ()
-
-
-def _digests(body: Body) -> tuple[str, ...]:
-    """`Body.digests`, from what is remembered."""
-    if "digests" not in vars(body):
-        vars(body)["digests"] = tuple(map(_digest, body.blobs))
-    _Recent.held = (*_Recent.held, *zip(body.blobs, body.digests, strict=True))[-4:]
-    return body.digests
-
-
-def _digest(blob: bytes) -> str:
-    """SHA-256, hexadecimal."""
-    known = (told for other, told in _Recent.held if other == blob)
-    return next(known, None) or hashlib.sha256(blob).hexdigest()
