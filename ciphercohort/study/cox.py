@@ -19,6 +19,7 @@ from scipy.stats import chi2, norm
 from ciphercohort.after.sums import SumSeries
 from ciphercohort.results.exact_sums import exact_fields
 from ciphercohort.results.result import Array
+from ciphercohort.study.asked import CoxOptions
 from ciphercohort.study.pictures import forest_picture, survival_picture
 from ciphercohort.study.stays import OTHER, Stays
 from ciphercohort.study.tables import PaperTable, documents, number, p_value
@@ -283,23 +284,14 @@ class Cox:
 # -- the sums -------------------------------------------------------------------------------------
 
 
-def cox_by(
-    sums: SumSeries,
-    *,
-    strata: str | None = None,
-    curves: str | None = None,
-    bins: int | None = None,
-    least: int = LEAST,
-) -> Cox:
+def cox_by(sums: SumSeries, asked: CoxOptions) -> Cox:
     """By any sums over rows of `views.by_range`.
-
-    strata: a column with categories, each with a baseline hazard of its own; curves: one that is a
-    covariate, for adjusted curves; bins: see `Stays.of`.
 
     Raises:
         ParameterError: a column is no such, the sum would be too long, there is no event, or there
             is no maximum. CohortError: a sum is refused, or aborted.
     """
+    strata, curves, bins = asked.strata, asked.curves, asked.bins
     stays = Stays.of(sums.schema, bins)
     covariates = Covariates.of(stays.schema, strata)
     places, strata_names = stays.places(strata) if strata is not None else ((), ())
@@ -384,7 +376,7 @@ def cox_by(
         strata=strata,
         num_rows=sums.rows,
         plans=tuple(plans),
-        least=least,
+        least=asked.least,
         notes=tuple(notes),
     )
 

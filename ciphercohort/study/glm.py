@@ -20,6 +20,7 @@ from scipy.stats import t as student
 from ciphercohort.after.sums import SumSeries
 from ciphercohort.results.exact_sums import exact_fields
 from ciphercohort.results.result import Array
+from ciphercohort.study.asked import GlmOptions
 from ciphercohort.study.cox import SEPARATED, Covariates
 from ciphercohort.study.pictures import forest_picture
 from ciphercohort.study.tables import PaperTable, documents, number, p_value
@@ -192,31 +193,18 @@ class Glm:
         yield from documents("Regression", self.tables(), pictures)
 
 
-def glm_by(
-    sums: SumSeries,
-    *,
-    target: str | None = None,
-    family: str = "binomial",
-    link: str | None = None,
-    weight: str | None = None,
-    offset: str | None = None,
-    alpha: float | None = None,
-    site_intercepts: bool = False,
-    cluster: bool = False,
-) -> Glm:
+def glm_by(sums: SumSeries, asked: GlmOptions) -> Glm:
     """By any sums over rows of `views.by_range`.
-
-    target, weight, offset: among the schema's targets, target None: the first; link: None: the
-    family's usual one; alpha: of the negative binomial, None: estimated; site_intercepts: each
-    site has one of its own; cluster: errors by site, too.
 
     Raises:
         ParameterError: an option does not fit the rows, or there is no maximum. CohortError: a sum
             is refused, or aborted.
     """
+    family, weight, offset, alpha = asked.family, asked.weight, asked.offset, asked.alpha
+    site_intercepts, cluster = asked.site_intercepts, asked.cluster
     if family not in LINKS:
         raise ParameterError(f"family={family!r} is not one of {', '.join(LINKS)}")
-    link = link or LINKS[family][0]
+    link = asked.link or LINKS[family][0]
     negative, sites = family == "negative-binomial", len(sums.sizes)
     if link not in LINKS[family]:
         raise ParameterError(f"link={link!r} of {family} is not {' or '.join(LINKS[family])}")
@@ -228,7 +216,7 @@ def glm_by(
             f"{FEWEST_CLUSTERS} or more, and errors by site need many more to be of use"
         )
     covariates, names = Covariates.of(sums.schema), _targets(sums.schema)
-    target = target or next(iter(names))
+    target = asked.target or next(iter(names))
     common: dict[str, Any] = {
         "family": family,
         "link": link,
