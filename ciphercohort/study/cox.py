@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import chi2, norm
+from scipy.stats import chi2
 
 from ciphercohort.after.sums import SumSeries
+from ciphercohort.results.coefficients import LEVEL, coefficient
 from ciphercohort.results.exact_sums import exact_fields
 from ciphercohort.results.result import Array
 from ciphercohort.study.asked import CoxOptions
@@ -36,7 +37,6 @@ from protocols.statistics.study.cox import (
     proportional,
     step,
 )
-from protocols.statistics.study.curves import LEVEL
 from protocols.statistics.study.objectives import CoxRowsObjective, RiskSetsObjective
 from protocols.sums.plan import GradientPlan
 
@@ -133,29 +133,15 @@ class Cox:
 
     def rows(self) -> list[dict[str, Any]]:
         """name, coef, se, z, p, low, high, hazard_ratio; robust_se; the test of its hazards."""
-        found, reach = [], float(norm.ppf((1 + LEVEL) / 2))
-        for j, name in enumerate(self.names):
-            coef, se = float(self.coef[j]), float(self.se[j])
-            z = coef / se if se > 0 else math.nan
-            low, high = coef - reach * se, coef + reach * se
-            found.append(
-                {
-                    "name": name,
-                    "coef": coef,
-                    "se": se,
-                    "z": z,
-                    "p": float(2 * norm.sf(abs(z))),
-                    "low": low,
-                    "high": high,
-                    "hazard_ratio": float(np.exp(coef)),
-                    "hazard_ratio_low": float(np.exp(low)),
-                    "hazard_ratio_high": float(np.exp(high)),
-                    "robust_se": float(self.robust_se[j]),
-                    "proportional_chi2": float(self.square[j]),
-                    "proportional_p": float(self.ph_p[j]),
-                }
-            )
-        return found
+        return [
+            {
+                **coefficient(name, float(self.coef[j]), float(self.se[j]), ratio="hazard_ratio"),
+                "robust_se": float(self.robust_se[j]),
+                "proportional_chi2": float(self.square[j]),
+                "proportional_p": float(self.ph_p[j]),
+            }
+            for j, name in enumerate(self.names)
+        ]
 
     def about(self) -> dict[str, Any]:
         """What the table rests on."""

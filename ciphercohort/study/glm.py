@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import t as student
 
 from ciphercohort.after.sums import SumSeries
+from ciphercohort.results.coefficients import LEVEL, coefficient
 from ciphercohort.results.exact_sums import exact_fields
 from ciphercohort.results.result import Array
 from ciphercohort.study.asked import GlmOptions
@@ -30,7 +30,6 @@ from parties.reader.schema import NumericColumn, Schema, Targets
 from protocols.errors import ParameterError, SchemaError
 from protocols.exchange.documents import shown, suggest
 from protocols.statistics.study.cox import independent
-from protocols.statistics.study.curves import LEVEL
 from protocols.statistics.study.glm import CONVERGED, GlmSums, linked
 from protocols.statistics.study.objectives import GeneralisedObjective
 from protocols.sums.plan import GradientPlan
@@ -77,26 +76,12 @@ class Glm:
 
     def rows(self) -> list[dict[str, Any]]:
         """name, coef, se, z, p, low, high; other errors; a ratio with its ends."""
-        found, reach = [], float(student.ppf((1 + LEVEL) / 2, self.freedom))
-        for j, name in enumerate(self.names):
-            coef, se = float(self.coef[j]), float(self.errors["se"][j])
-            z = coef / se if se > 0 else math.nan
-            row = {
-                "name": name,
-                "coef": coef,
-                "se": se,
-                "z": z,
-                "p": float(2 * student.sf(abs(z), self.freedom)),
-                "low": coef - reach * se,
-                "high": coef + reach * se,
-                **{key: float(each[j]) for key, each in self.errors.items()},
-            }
-            if self.ratio:
-                key = self.ratio.replace(" ", "_")
-                ends = (("", coef), ("_low", coef - reach * se), ("_high", coef + reach * se))
-                row |= {f"{key}{end}": float(np.exp(value)) for end, value in ends}
-            found.append(row)
-        return found
+        ratio = self.ratio.replace(" ", "_")
+        return [
+            coefficient(name, float(self.coef[j]), float(self.errors["se"][j]), self.freedom, ratio)
+            | {key: float(each[j]) for key, each in self.errors.items()}
+            for j, name in enumerate(self.names)
+        ]
 
     def about(self) -> dict[str, Any]:
         """What the table rests on."""
