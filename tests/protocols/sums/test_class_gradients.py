@@ -26,7 +26,6 @@ from protocols.sums.objectives import (
     CURVATURE,
     GRADIENT,
     OF_CLASSES,
-    DualObjective,
     RowObjective,
     objective_from_dict,
 )
@@ -260,14 +259,9 @@ def test_a_party_refuses_a_plan_for_other_classes() -> None:
 
 def test_a_party_with_classes_refuses_objectives_of_two_values() -> None:
     shard = shard_of(np.zeros((ROWS, FEATURES)), [0] * ROWS)
-    dual = DualObjective(loss="logistic", ridge=0.1, batches=1, clip=1.0)
-    plan = replace(
-        plan_of("softmax"),
-        objective=dual.to_dict(),
-        update={"kind": "scd", "rounds": 2, "factor": 0.1},
-        length=FEATURES,
-    )
-    with pytest.raises(PolicyError, match="objective='dual' knows no label of several classes"):
+    objective = RowObjective(kind="logistic", clip=1.0).to_dict()
+    plan = replace(plan_of("softmax"), objective=objective, length=FEATURES)
+    with pytest.raises(PolicyError, match="objective='logistic' knows no label of several classes"):
         open_contributor(plan, "p0", shard, SystemRandomness())
 
 
