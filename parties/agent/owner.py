@@ -32,7 +32,7 @@ from parties.kernel.run import Run
 from protocols.errors import PolicyError, PrivacyError
 from protocols.exchange.documents import parse_json, read
 from protocols.exchange.private_files import private_folder, write_private
-from protocols.privacy.laws.randomness import RandomSource, SystemRandomness
+from protocols.privacy.laws import RandomSource, SystemRandomness
 from protocols.privacy.loss.ledger import Ledger
 
 MOST_OUTCOME = 1 << 26  # bytes

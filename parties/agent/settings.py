@@ -27,7 +27,7 @@ from protocols.errors import DataError, ParameterError
 from protocols.exchange.documents import Checked, check_durations, load_toml
 from protocols.exchange.private_files import write_private
 from protocols.names import check_key, check_name, spoken
-from protocols.privacy.laws.randomness import RandomSource, SystemRandomness
+from protocols.privacy.laws import RandomSource, SystemRandomness
 from protocols.privacy.loss.ledger import Ledger
 
 if TYPE_CHECKING:

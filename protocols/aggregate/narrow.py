@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from protocols.privacy.laws import RandomSource
 from protocols.privacy.laws.discrete import thresholds
-from protocols.privacy.laws.randomness import RandomSource
 
 _BLOCK = 1024  # draws compared at once: flags below 100 kB stay in cache
 _LOW = np.uint64(1)

@@ -79,12 +79,12 @@ from protocols.aggregate.words import (
     signed,
 )
 from protocols.errors import MessageError, PolicyError, ProtocolError
-from protocols.privacy.laws.discrete import quick_gaussian
-from protocols.privacy.laws.randomness import (
+from protocols.privacy.laws import (
     ExpandedRandomness,
     RandomSource,
     uniform_below,
 )
+from protocols.privacy.laws.discrete import quick_gaussian
 
 NONCE_BYTES, TAG_BYTES, KEY_BYTES = 12, 16, 32
 # A sum of 1024 secrets has 13 bits.

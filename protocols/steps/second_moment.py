@@ -34,7 +34,7 @@ from protocols.aggregate import setup
 from protocols.aggregate.coordinator_cipher import CoordinatorCipher
 from protocols.aggregate.wire import sum_messages
 from protocols.errors import MessageError, PolicyError, ProtocolError
-from protocols.exchange.body import OPENING_KEY
+from protocols.exchange import OPENING_KEY
 from protocols.exchange.messages import Body, Exchange, decode, to_everyone
 from protocols.names import COORDINATOR
 from protocols.numerics.whitening import ROUNDING

@@ -27,8 +27,8 @@ from protocols.errors import (
     PolicyError,
     ProtocolError,
 )
+from protocols.privacy.laws import ExpandedRandomness
 from protocols.privacy.laws.discrete import _table, quick_gaussian
-from protocols.privacy.laws.randomness import ExpandedRandomness
 from protocols.privacy.laws.seeded import SeededRandomness
 
 CONTEXT = bytes(range(32))

@@ -21,12 +21,12 @@ from hypothesis import strategies as st
 from parties.kernel.integers.exact import Exact
 from parties.kernel.private import HiddenError, Private, Terms
 from parties.kernel.sheet import digest_of
+from parties.kernel.sums import SumsRound, SumsSheet
 from parties.kernel.sums import session as sums_session
 from parties.kernel.sums.gradients import Gradients
 from parties.kernel.sums.integer_sums import PartSum
 from parties.kernel.sums.row_functions import OwnCode
 from parties.kernel.sums.session import SumsSession
-from parties.kernel.sums.sheet import SumsRound, SumsSheet
 from parties.kernel.sums.tables import Judged
 from protocols.aggregate import parameters
 from protocols.aggregate.choice import choose

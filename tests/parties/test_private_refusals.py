@@ -35,7 +35,7 @@ from protocols.exchange.messages import encode as write
 from protocols.exchange.serialise import to_plain
 from protocols.plan.kinds import plan_from_dict
 from protocols.plan.run_plan import Member, PrivacyPlan
-from protocols.privacy.laws.randomness import SystemRandomness
+from protocols.privacy.laws import SystemRandomness
 from protocols.privacy.laws.seeded import SeededRandomness
 from protocols.privacy.loss.ledger import Ledger
 from protocols.rows.curvature import Curvature

@@ -19,7 +19,7 @@ from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.flooding import FRESH_ERROR_STD
 from protocols.ckks.residues import add
 from protocols.errors import ProtocolError
-from protocols.privacy.laws.randomness import SystemRandomness
+from protocols.privacy.laws import SystemRandomness
 from tests.provenance import residuals, runs
 from tests.provenance.attack import old_flow
 from tests.provenance.residuals import UntrueError

@@ -16,12 +16,12 @@ from parties.kernel.model import session as model_session
 from parties.kernel.rows import packed
 from parties.kernel.rows import session as rows_session
 from parties.kernel.sheet import LEAST_UNITS, LEEWAY, SLACK, is_square
+from parties.kernel.sums import SumsRound
 from parties.kernel.sums.products import MissingCells
 from parties.kernel.sums.session import SumsSession
-from parties.kernel.sums.sheet import SumsRound
 from parties.kernel.sums.tables import Judged
 from protocols.errors import CohortError, ParameterError, PolicyError
-from protocols.privacy.laws.randomness import SystemRandomness
+from protocols.privacy.laws import SystemRandomness
 from protocols.privacy.loss.accounting import GaussianEvent
 from protocols.privacy.loss.ledger import Ledger
 from tests.kernel import test_model_session as model

@@ -27,9 +27,9 @@ from protocols.aggregate.ntt import Factor, Residues, reduce_once, ring_of
 from protocols.aggregate.parameters import AggregateParameters
 from protocols.aggregate.security import NOISE_STD
 from protocols.errors import ParameterError, PolicyError
-from protocols.exchange.body import OPENING_KEY
+from protocols.exchange import OPENING_KEY
 from protocols.exchange.signed_values import SignedValue, mask_key_text
-from protocols.privacy.laws.randomness import RandomSource
+from protocols.privacy.laws import RandomSource
 from protocols.steps.samples import ONE, SEED, SHARE, Element, Pad, Sample, SampleLedger, Term
 
 Masked = NDArray[np.uint16]

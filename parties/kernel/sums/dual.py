@@ -16,7 +16,7 @@ from parties.kernel.sums.dual_steps import STEPS, Loss, dual_step, targets_of
 from parties.kernel.sums.integer_sums import Factors, scores
 from parties.kernel.sums.row_function import Contributor, Own, RowFunction
 from protocols.errors import DataError, ParameterError, ProtocolError
-from protocols.privacy.laws.randomness import RandomSource, uniform_below
+from protocols.privacy.laws import RandomSource, uniform_below
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]

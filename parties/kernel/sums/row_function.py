@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from parties.kernel.integers.exact import Exact
 from protocols.errors import ParameterError
-from protocols.privacy.laws.randomness import RandomSource
+from protocols.privacy.laws import RandomSource
 
 Array = NDArray[np.float64]
 LARGEST = 1e100

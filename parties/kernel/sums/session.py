@@ -14,16 +14,16 @@ from numpy.typing import NDArray
 from parties.kernel.integers.exact import Exact
 from parties.kernel.private import Terms, kept_like, opened, public_figure, terms_of
 from parties.kernel.sheet import LEAST_UNITS, LEEWAY, SLACK, Floor, hold, longest
+from parties.kernel.sums import NORMS, SumsSheet
 from parties.kernel.sums.aggregate_share import AggregateShare, Masked
 from parties.kernel.sums.row_function import Contributor, Own, SumFunction
 from parties.kernel.sums.row_functions import OwnCode, row_function
-from parties.kernel.sums.sheet import NORMS, SumsSheet
 from protocols.aggregate.ntt import Residues
 from protocols.aggregate.parameters import AggregateParameters
 from protocols.errors import MessageError, PolicyError
 from protocols.exchange.signed_values import SignedValue
+from protocols.privacy.laws import RandomSource, SystemRandomness
 from protocols.privacy.laws.discrete import discrete_gaussian
-from protocols.privacy.laws.randomness import RandomSource, SystemRandomness
 
 TAIL = 12
 """Deviations of a share of noise that the range has room for, beside what rows add at most."""
