@@ -14,9 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from protocols.aggregate import NOISE_STD, TAIL, AggregateParameters
 from protocols.aggregate.choice import choose
-from protocols.aggregate.parameters import AggregateParameters
-from protocols.aggregate.security import NOISE_STD, TAIL
 from protocols.errors import ParameterError
 from protocols.plan.run_plan import Member, PrivacyPlan
 from protocols.privacy.certificates.sums import MECHANISM_SHARE, SumSetting

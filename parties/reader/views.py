@@ -25,8 +25,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from parties.kernel.private import closed
+from parties.reader import Problems
 from parties.reader.cells import Features, missing_cells
-from parties.reader.problems import Problems
 from parties.reader.schema import (
     CategoricalColumn,
     Column,

@@ -64,10 +64,9 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from numpy.typing import NDArray
 
-from protocols.aggregate import packed
+from protocols.aggregate import NOISE_STD, TAIL, packed
 from protocols.aggregate.quorum import Quorum
 from protocols.aggregate.residues import MODULI, Residues
-from protocols.aggregate.security import NOISE_STD, TAIL
 from protocols.aggregate.words import (
     RING_DIM,
     WIDE_BITS,

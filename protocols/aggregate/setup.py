@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.aggregate.parameters import AggregateParameters
+from protocols.aggregate import AggregateParameters
 from protocols.errors import ProtocolError
 from protocols.exchange import OPENING_KEY, signed_messages, signed_values
 from protocols.exchange.messages import Body, Exchange, to_everyone

@@ -9,7 +9,7 @@ party opens the sum again, from the replies that all parties have signed, before
 Security
 - The opening key s is told to all parties. It opens sums of all P messages of that run, of which
   there is one, and its noisy value is public. Single messages stay as safe as against the
-  coordinator, who has s already (`aggregate.security`).
+  coordinator, who has s already (`protocols.aggregate`).
 - Each party has signed plan, sheets and commitments to seeds under which it answered. Another plan,
   whose noise or promise flatters, or whose joint seed opens the replies to noise, has no such
   signature.

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from parties.kernel.integers.exact import Exact, Integers
 from parties.kernel.sums.gradients import CURVATURE
+from protocols.aggregate import AggregateParameters
 from protocols.aggregate.coordinator_cipher import CoordinatorCipher
-from protocols.aggregate.parameters import AggregateParameters
 from protocols.aggregate.setup import SumsHalf
 from protocols.aggregate.wire import pack, sum_messages
 from protocols.errors import MessageError, ParameterError

@@ -14,11 +14,10 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 from scipy import stats
 
-from protocols.aggregate import largest, one_time, packed, residues, words
+from protocols.aggregate import NOISE_STD, largest, one_time, packed, residues, words
 from protocols.aggregate.narrow import narrow_gaussian
 from protocols.aggregate.one_time import Round
 from protocols.aggregate.quorum import Quorum
-from protocols.aggregate.security import NOISE_STD
 from protocols.aggregate.words import RING_DIM, add_products, num_secrets
 from protocols.errors import (
     CohortError,

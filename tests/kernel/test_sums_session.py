@@ -28,7 +28,7 @@ from parties.kernel.sums.integer_sums import PartSum
 from parties.kernel.sums.row_functions import OwnCode
 from parties.kernel.sums.session import SumsSession
 from parties.kernel.sums.tables import Judged
-from protocols.aggregate import parameters
+from protocols import aggregate
 from protocols.aggregate.choice import choose
 from protocols.errors import CohortError, MessageError, ParameterError, PolicyError
 from protocols.privacy.laws.seeded import SeededRandomness
@@ -338,7 +338,7 @@ def test_rings_are_from_the_kernels_own_table(monkeypatch: pytest.MonkeyPatch) -
     assert large.ring_dim > CIPHER.ring_dim
     weak = {"ring_dim": 2048, "primes": large.primes}
     assert refused(sums_session, **weak) and refused(sums_session, primes=(97,), ring_dim=16)
-    monkeypatch.setitem(parameters.MAX_LOG_Q_128, 2048, 200)
+    monkeypatch.setitem(aggregate.MAX_LOG_Q_128, 2048, 200)
     assert not refused(sums_session, **weak)
     assert Watched().session._params.parties == len(ROSTER)
 

@@ -26,8 +26,8 @@ from parties.verifier.objectives import open_contributor
 from parties.verifier.party import REFUSED, Party
 from parties.verifier.secure_aggregation import SecureAggregationParty
 from protocols.aggregate.choice import choose
+from protocols.aggregate.cipher import encode
 from protocols.aggregate.coordinator_cipher import decode
-from protocols.aggregate.fixed_point import encode
 from protocols.errors import CohortError, DataError, ParameterError, PolicyError
 from protocols.exchange.messages import Body, Envelope, new_signing_key, public_bytes
 from protocols.exchange.messages import decode as read

@@ -3,7 +3,7 @@
 Everything that is published and depends on it stands in the sample ledger first
 (`protocols.steps.samples`): the masked secret, and every element's worth of every round.
 
-The coordinator learns sum_p s_p and opens sums only; why is in `protocols.aggregate.security`.
+The coordinator learns sum_p s_p and opens sums only; why is in `protocols.aggregate`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,10 @@ from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 from numpy.typing import NDArray
 
 from parties.kernel.ephemeral_key import EphemeralKey
-from protocols.aggregate.cipher import public_element, session_digest
-from protocols.aggregate.fixed_point import encode
+from protocols.aggregate import NOISE_STD, AggregateParameters
+from protocols.aggregate.cipher import encode, public_element, session_digest
 from protocols.aggregate.narrow import narrow_gaussian
 from protocols.aggregate.ntt import Factor, Residues, reduce_once, ring_of
-from protocols.aggregate.parameters import AggregateParameters
-from protocols.aggregate.security import NOISE_STD
 from protocols.errors import ParameterError, PolicyError
 from protocols.exchange import OPENING_KEY
 from protocols.exchange.signed_values import SignedValue, mask_key_text

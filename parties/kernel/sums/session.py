@@ -18,8 +18,8 @@ from parties.kernel.sums import NORMS, SumsSheet
 from parties.kernel.sums.aggregate_share import AggregateShare, Masked
 from parties.kernel.sums.row_function import Contributor, Own, SumFunction
 from parties.kernel.sums.row_functions import OwnCode, row_function
+from protocols.aggregate import AggregateParameters
 from protocols.aggregate.ntt import Residues
-from protocols.aggregate.parameters import AggregateParameters
 from protocols.errors import MessageError, PolicyError
 from protocols.exchange.signed_values import SignedValue
 from protocols.privacy.laws import RandomSource, SystemRandomness

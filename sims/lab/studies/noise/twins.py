@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from ciphercohort.job.config import SimulationConfig
-from protocols.aggregate.parameters import AggregateParameters
+from protocols.aggregate import AggregateParameters
 from protocols.ckks import DECRYPTION_TOWERS, REFRESH_TOWERS
 from protocols.ckks import residues as rns
 from protocols.errors import ParameterError, PrivacyError
