@@ -209,7 +209,7 @@ def test_a_partys_folder_has_the_query_and_no_password(
     (tmp_path / "file.toml").write_text(
         as_toml(query(server, password_env="", password_file="secret"))
     )
-    assert _query(tmp_path / "file.toml").password_file == str(tmp_path / "secret")
+    assert _query(tmp_path / "file.toml")["password_file"] == str(tmp_path / "secret")
 
 
 # -- without a server ------------------------------------------------------------------------------
