@@ -514,6 +514,10 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
         "lambda: all(0 < s < math.inf for s in (sheet.scale, sheet.radius, sheet.bound))", TRUE,
         lambda k: refused(k, radius=-1.0) and refused(k, scale=-2.0),
     ),
+    "what replies are divided by": (
+        "fits(sheet.link[-1] * sheet.scale ** (1 - len(sheet.link)))", "True",
+        lambda k: refused(k, {"exact": True}, law="", link=(0.5, 1e-60)),
+    ),
     "some rounds": (
         "lambda: type(sheet.rounds) is int and sheet.rounds > 0", TRUE,
         lambda k: refused(k, rounds=-1),

@@ -470,6 +470,8 @@ def check(
         ("link", lambda: all(map(math.isfinite, (*sheet.link, sheet.gamma, sheet.unit)))),
         ("scales", lambda: all(0 < s < math.inf for s in (sheet.scale, sheet.radius, sheet.bound))),
         ("scales: too large, or too small", lambda: fits(sheet.scale) and fits(sheet.radius)),
+        # What a reply holds is divided by it.
+        ("link: leading", lambda: fits(sheet.link[-1] * sheet.scale ** (1 - len(sheet.link)))),
         ("batches", lambda: type(sheet.batches) is int and sheet.batches > 0),
         ("lost", lambda: 0 <= sheet.lost <= max(0, parties - max(2, terms.colluders + 1))),
     ]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from parties.kernel.sums.row_functions import row_function
+from parties.kernel.sums import row_functions
 
 NORMS = {"gaussian": 2}
 """Of what a row adds, by the law of the noise that hides it."""
@@ -56,7 +56,8 @@ class SumsSheet:
         sum_k (C_k / s_k)^2 over the rounds of one batch, C_k with the rounding of two neighbours to
         the grid (arXiv:1905.02383, Corollary 3.3).
         """
-        function, shares = row_function(self.row_function), math.sqrt(self.honest)
+        function = row_functions.row_function(self.row_function)
+        shares = math.sqrt(self.honest)
         rounding = math.sqrt(self.length) * (2 if function.coins else 1)
         moves = {r.query: function.moves(r.query) * max(self.weights) for r in self.rounds}
         spent = [

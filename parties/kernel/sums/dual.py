@@ -90,9 +90,17 @@ class DualSteps(RowFunction):
         """Whether rows toss for rounds."""
         return self.schedule == "poisson" and self.batches > 1
 
+    def length(self, features: int) -> int:
+        """Of v."""
+        return features
+
     def most(self, query: str) -> float:
         """C."""
         return self.clip
+
+    def longest(self) -> float:
+        """What rows are divided by."""
+        return self.row_scale
 
     def theta(self, v: Array) -> Array:
         """The model v / (lambda N), shape (d,)."""
