@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 from scipy import stats
 
+from parties.kernel.sums.aggregate_share import narrow_gaussian
 from protocols.aggregate import NOISE_STD, largest, one_time, packed, residues, words
-from protocols.aggregate.narrow import narrow_gaussian
 from protocols.aggregate.one_time import Round
 from protocols.aggregate.quorum import Quorum
 from protocols.aggregate.words import RING_DIM, add_products, num_secrets

@@ -13,7 +13,7 @@ import pytest
 import parties.kernel.keys.key_share as key_share
 from parties.kernel.keys.key_share import KeyShare
 from parties.kernel.rows import masks
-from protocols.aggregate.narrow import narrow_gaussian
+from parties.kernel.sums.aggregate_share import narrow_gaussian
 from protocols.ckks import residues as rns
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.flooding import FRESH_ERROR_STD

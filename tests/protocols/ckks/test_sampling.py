@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from protocols.aggregate.narrow import narrow_gaussian
+from parties.kernel.sums.aggregate_share import narrow_gaussian
 from protocols.ckks import CkksParameters
 from protocols.ckks import residues as rns
 from protocols.ckks.evaluation import CkksContext
