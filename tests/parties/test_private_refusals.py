@@ -6,6 +6,7 @@ import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -326,7 +327,7 @@ def clear_half(contributor: Contributor) -> tuple[SecureAggregationParty, Clear]
     keys = (public_bytes(key), "01" * 32, "02" * 32)
     members = (replace(m, verify_key=k) for m, k in zip(plan.members, keys, strict=True))
     plan = replace(plan, members=tuple(members))
-    rows: Any = object()
+    rows: Any = SimpleNamespace(num_features=plan.num_features)
     run = Run(
         name="p0",
         rows=rows,
