@@ -30,7 +30,7 @@ from protocols.sums.objectives import (
     objective_from_dict,
 )
 from protocols.sums.plan import GradientPlan, run_rule
-from tests.support.plans import unit_schema
+from tests.support.plans import dual_objective, dual_rule, unit_schema
 
 Floats = NDArray[np.float64]
 FEATURES, CLASSES, ROWS = 3, 4, 10
@@ -257,11 +257,11 @@ def test_a_party_refuses_a_plan_for_other_classes() -> None:
         open_contributor(plan_of("softmax"), "p0", two, SystemRandomness())
 
 
-def test_a_party_with_classes_refuses_objectives_of_two_values() -> None:
+def test_a_party_with_classes_refuses_dual_steps_of_two_values() -> None:
     shard = shard_of(np.zeros((ROWS, FEATURES)), [0] * ROWS)
-    objective = RowObjective(kind="logistic", clip=1.0).to_dict()
-    plan = replace(plan_of("softmax"), objective=objective, length=FEATURES)
-    with pytest.raises(PolicyError, match="objective='logistic' knows no label of several classes"):
+    sums = {"objective": dual_objective(), "update": dual_rule(), "length": FEATURES}
+    plan = replace(plan_of("softmax"), **sums)
+    with pytest.raises(PolicyError, match="objective='dual' knows no label of several classes"):
         open_contributor(plan, "p0", shard, SystemRandomness())
 
 
