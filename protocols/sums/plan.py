@@ -379,7 +379,7 @@ def run_rule(
 
     Weights, of the iterations and returned, have the plan's shape.
     """
-    rule, first = plan.rule, 0
+    rule, shape, first = plan.rule, plan.shape, 0
     preconditioner: Vector = np.ones(plan.length)
     if plan.queries[0] == CURVATURE:
         bound = yield from ask(0, start)
@@ -392,5 +392,5 @@ def run_rule(
     for t in range(plan.rounds):
         gradient = preconditioner * (yield from ask(first + t, rule.point(state)))
         state = rule.step(rule.gradient_factor(t) * gradient, state, t)
-        on_iteration(t, rule.weights(state, t).reshape(plan.shape))
-    return rule.weights(state).reshape(plan.shape)
+        on_iteration(t, rule.weights(state, t).reshape(shape))
+    return rule.weights(state).reshape(shape)
