@@ -23,7 +23,6 @@ def run_in_plain(
 
     owners: contributors by party; sources: of their coins and noise, fresh.
     """
-
     queries = plan.queries
 
     def ask(t: int, point: Vector) -> Exchange[Vector]:
