@@ -134,6 +134,9 @@ ROOMS: Mapping[str, Room] = {
                 'f"linear {SECURE_AGGREGATION}"',
                 'f"improved-lffr {SECURE_AGGREGATION}"',
             ),
+            # Tests that are run on all kinds of sums.
+            "tests/protocols/sums/test_integer_sums.py": ("yield from dual_cases()",),
+            "tests/protocols/privacy/certificates/test_row_terms.py": ('"objective": SCD}',),
         },
         tests=("tests/parties/test_dual_order.py", "tests/protocols/updates/test_coordinate.py"),
         called="(dual or scd)",

@@ -227,7 +227,9 @@ RULES = {
 """Of rules with choices of their own; any other is made of its usual ones."""
 
 
-OBJECTIVES = {"scd": "dual:objective"}
+OBJECTIVES: dict[str, str] = {
+    "scd": "dual:objective",
+}
 """Of rules that ask for another one than row by row."""
 
 

@@ -88,6 +88,13 @@ def plan_of(objective: dict[str, Any], mechanism: str, length: int, **changes: A
     )
 
 
+def dual_cases() -> Iterator[Any]:
+    for loss in ("ridge", "logistic", "svm"):
+        dual = dual_objective(loss=loss, ridge=0.1, clip=0.2, row_scale=BOUND)
+        plan = plan_of(dual, "gaussian", D, update=dual_rule(rounds=2))
+        yield pytest.param(plan, 0, "label", id=f"dual-{loss}-gaussian")
+
+
 def cases() -> Iterator[Any]:
     """(plan, round, kind of outcomes) of every objective and norm."""
     for mechanism in ("gaussian",):
@@ -101,10 +108,7 @@ def cases() -> Iterator[Any]:
         task = RowObjective(kind="logistic", clip=0.4, curvature_clip=0.3).to_dict()
         plan = plan_of(task, mechanism, D, update=CURVED)
         yield pytest.param(plan, 0, "label", id=f"curvature-{mechanism}")
-    for loss in ("ridge", "logistic", "svm"):
-        dual = dual_objective(loss=loss, ridge=0.1, clip=0.2, row_scale=BOUND)
-        plan = plan_of(dual, "gaussian", D, update=dual_rule(rounds=2))
-        yield pytest.param(plan, 0, "label", id=f"dual-{loss}-gaussian")
+    yield from dual_cases()
     for name, sum_ in SUMS.items():
         if name != "exact":
             numeric = name in ("targets", "counts", "products", "poisson")
