@@ -161,9 +161,9 @@ def closing_table(result: RunResult) -> Table | Text:
 def closing_lines(result: RunResult) -> Iterator[str]:
     """What else a person wants to know at the end."""
     from ciphercohort.report.report import overall_lines
-    from ciphercohort.results.plan_figures import composed_of, encryption_words
+    from ciphercohort.results.plan_figures import coalitions_of, composed_of, encryption_words
     from ciphercohort.results.slot_report import slot_lines
-    from protocols.words import HOLDS
+    from protocols.words import HOLDS, promise, towards_one
 
     yield from overall_lines(result)
     if result.tested and not result.model.numeric:
@@ -178,10 +178,9 @@ def closing_lines(result: RunResult) -> Iterator[str]:
         f"{result.total_seconds:.1f} s in all, with data, twin and optimum"
     )
     if privacy:
-        yield (
-            f"privacy: epsilon={privacy.epsilon:g}, delta={privacy.delta:g}, "
-            f"colluders={privacy.colluders}"
-        )
+        yield (f"privacy: {promise(privacy.epsilon, privacy.delta, privacy.colluders)}")
+        if line := towards_one(coalitions_of(result.certificate)):
+            yield line
         if result.unmet:
             yield "certificate: NOT satisfied, for the schema was inferred from the private rows"
         composed = composed_of(result.certificate, privacy.colluders)

@@ -52,7 +52,10 @@ def init(
     max_delta: Annotated[float, typer.Option(help="Largest per run.")] = 1e-5,
     min_colluders: Annotated[
         int | None,
-        typer.Option(help="Other owners who may pool with the coordinator. Default: asked, or 1."),
+        typer.Option(
+            help="Other owners who may pool with the coordinator. "
+            f"Default: asked, or {DEFAULT_COLLUDERS}."
+        ),
     ] = None,
     accept_no_privacy: Annotated[
         bool,

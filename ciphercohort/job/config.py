@@ -264,7 +264,10 @@ class PrivacyOptions:
         is_asked=True,
     )
     colluders: int = option(
-        0, "Parties that may pool all they see with the coordinator.", least=0, is_asked=True
+        DEFAULT_COLLUDERS,
+        "Parties that may pool all they see with the coordinator.",
+        least=0,
+        is_asked=True,
     )
     ledger: Path | None = option(
         None, "Folder with a ledger per party, which refuses an overdraft."
@@ -520,8 +523,6 @@ def training_fields(function: str, options: Mapping[str, Any]) -> dict[str, Any]
     no_privacy = training.pop("no_privacy", False)
     training = {name: value for name, value in training.items() if value != ""}
     training |= privacy_fields(no_privacy, **promise)
-    if not no_privacy:
-        training.setdefault("colluders", DEFAULT_COLLUDERS)
     # Refused here, and not by the first run; the owners are not known yet.
     chosen = SimulationConfig(**training, parties=None, split="by:owner")
     training |= {"protocol": chosen.protocol}

@@ -25,7 +25,7 @@ from ciphercohort.report.html import bar, fragment, noted, render, tag
 from ciphercohort.report.release import Release
 from ciphercohort.results.documents import coefficients
 from ciphercohort.results.exact_sums import MARK, exact_words
-from ciphercohort.results.plan_figures import composed_of
+from ciphercohort.results.plan_figures import coalitions_of, composed_of
 from ciphercohort.results.result import Figures
 from coordinator.costs import Costs
 from protocols.plan import kinds
@@ -238,6 +238,13 @@ def privacy_facts(release: Release) -> Iterator[Fact]:
     composed = composed_of(release.certificate, privacy.colluders)
     if composed is not None:
         yield "ε of all rounds composed", number(composed), HOLDS
+    by_coalition = coalitions_of(release.certificate)
+    if len(by_coalition) > 1:
+        yield (
+            "ε towards one other owner",
+            number(by_coalition[1]),
+            "the same promise against one that subtracts its own noise",
+        )
     yield from _split_facts(release, privacy)
     yield "δ (delta)", f"{privacy.delta:g}", "except with about this probability"
     yield (

@@ -24,8 +24,7 @@ from protocols.exchange.messages import new_signing_key, public_bytes
 from protocols.exchange.private_files import private_folder, write_private
 from protocols.names import DEFAULT_COLLUDERS, check_name
 
-# Largest run; noise that withstands one other owner who pools with the coordinator,
-# which every run of two or more parties can give.
+# Largest run.
 MAX_EPSILON, MAX_DELTA = 1.0, 1e-5
 # Budget over epsilon of one run: seven private runs of the largest size spend it, composed.
 SEVERAL = 3
