@@ -19,6 +19,7 @@ from ciphercohort.report.run_folder import RunFolder
 from ciphercohort.results.predict import ReleasedModel
 from ciphercohort.results.promise import Promise
 from ciphercohort.results.result import FAR, UNCONVERGED, Array, RunResult, scored
+from parties.reader.look import SHORTENED
 from parties.reader.schema import Label, Schema
 from parties.reader.views import by_range
 from protocols.errors import ParameterError, PrivacyError
@@ -212,7 +213,7 @@ def _ended(result: RunResult, weights: Array, data: PreparedData) -> RunResult:
     scores = scored(result.model, weights, x, result.test_y, data.schema, result.test_offset)
     # What training has left is made up for.
     told, public = (
-        tuple(w for w in words if not w.startswith((FAR, UNCONVERGED, REACH)))
+        tuple(w for w in words if not w.startswith((FAR, UNCONVERGED, REACH, SHORTENED)))
         for words in (result.warnings, result.public_warnings)
     )
     return replace(

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from protocols.errors import CohortError
-from protocols.words import INSECURE, NOT_PRIVATE
+from protocols.words import INSECURE, NOT_PRIVATE, count
 
 if TYPE_CHECKING:
     from ciphercohort.results.result import RunResult
@@ -142,7 +142,8 @@ def closing_table(result: RunResult) -> Table | Text:
     """The decrypted model beside its twin and the plain optimum; without test rows the title."""
     from ciphercohort.report.report import score_table
 
-    title = Text(f"Scores on {len(result.test_y):,} test rows" if result.tested else "No test rows")
+    tested = count(len(result.test_y), "test row")
+    title = Text(f"Scores on {tested}" if result.tested else "No test rows")
     for marked, words in ((result.insecure, INSECURE), (result.seeded, NOT_PRIVATE)):
         if marked:
             title.append(f"\n{words}", style="bold red")

@@ -174,12 +174,12 @@ def evaluate(
         typer.Option(help="all, or held-out: those that parties held back from its training here."),
     ] = "all",
     parties: Annotated[
-        str, typer.Option(help="Only these: a,b. Default: all, or all that trained it.")
-    ] = "",
+        list[str] | None, options.names(help="Only these (default: all, or all that trained it).")
+    ] = None,
     threshold: Threshold = 0.5,
     sites: Annotated[
-        str, typer.Option(help="Parties that consent to a table of their own: a,b.")
-    ] = "",
+        list[str] | None, options.names(help="Parties that consent to a table of their own.")
+    ] = None,
     however_noisy: HoweverNoisy = False,
 ) -> None:
     """Judge a model on rows of admitted parties, by one secure sum."""
@@ -190,9 +190,9 @@ def evaluate(
     found = centre.evaluate(
         model,
         rows=rows,
-        parties=tuple(filter(None, parties.split(","))),
+        parties=tuple(parties or ()),
         threshold=threshold,
-        sites=tuple(filter(None, sites.split(","))),
+        sites=tuple(sites or ()),
         however_noisy=however_noisy,
         **asked,
     )

@@ -66,11 +66,11 @@ def init(
     ] = False,
     protocol: Annotated[
         list[str] | None,
-        typer.Option(
-            help="That this party takes part in, once for each: encrypted-rows, encrypted-model, "
-            "secure-aggregation (evaluation, whitening and standard errors need it too), cover, "
-            "gram (linear models on encrypted rows). Default: all. What others need is never "
-            "loaded beside rows and keys."
+        options.names(
+            help="That this party takes part in (default: all; what others need is never loaded "
+            "beside rows and keys): encrypted-rows, encrypted-model, secure-aggregation "
+            "(evaluation, whitening and standard errors need it too), cover, gram (linear models "
+            "on encrypted rows)"
         ),
     ] = None,
     exact_sums: Annotated[

@@ -98,8 +98,8 @@ class DataOptions:
         cure="; 0.2 is usual, 0 trains on every row",
         is_asked=True,
     )
-    exclude: tuple[str, ...] = option((), "Column to leave out; may be repeated.")
-    include: tuple[str, ...] = option((), "The only columns to use; may be repeated.")
+    exclude: tuple[str, ...] = option((), "Columns to leave out; a,b, or repeated.")
+    include: tuple[str, ...] = option((), "The only columns to use; a,b, or repeated.")
     strict: bool = option(False, "Refuse values outside the schema; do not clamp.")
     parties: int | None = option(
         DEFAULT_PARTIES,

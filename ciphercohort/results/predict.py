@@ -214,7 +214,7 @@ class ReleasedModel:
         else:
             label = classes_of(self.schema) if self.fitted.several else label_of(self.schema)
         y = encode_outcome(table, label)
-        x, offset = encode_scored(table, self.encoding)
+        x, offset = encode_scored(table, self.encoding, quiet=True)
         x = x if rows is None else rows
         return scored(self.fitted, self.weights, x, y, self.schema, offset)
 

@@ -26,7 +26,7 @@ Data = Annotated[Path, typer.Option(help="Table (.csv, .parquet, …).")]
 SchemaFile = Annotated[
     Path | None, typer.Option(help="Public column schema (cohort schema init). Default: inferred.")
 ]
-Exclude = Annotated[list[str] | None, typer.Option(help="Column to leave out; may be repeated.")]
+Exclude = Annotated[list[str] | None, options.names(help="Columns to leave out.")]
 Parties = Annotated[int | None, typer.Option(help="How many data owners. Default: 3.")]
 Split = Annotated[str, typer.Option(help="even, by:COLUMN or dirichlet:ALPHA.")]
 Ledger = Annotated[Path | None, typer.Option(help="Folder with a ledger per party.")]
@@ -143,8 +143,9 @@ def describe(
     data: Data,
     by: By = None,
     sites: Annotated[
-        str, typer.Option(help="Parties that consented to a table of their own, or all.")
-    ] = "",
+        list[str] | None,
+        options.names(help="Parties that consented to a table of their own, or all."),
+    ] = None,
     schema: SchemaFile = None,
     exclude: Exclude = None,
     parties: Parties = None,
@@ -169,7 +170,7 @@ def describe(
         found = described(
             data,
             by=by,
-            sites=sites if sites in ("", "all") else tuple(sites.split(",")),
+            sites="all" if sites == ["all"] else tuple(sites or ()),
             bins=bins,
             least=least,
             schema=schema,
@@ -195,16 +196,16 @@ def coordinated_description(
     *,
     by: By = None,
     sites: Annotated[
-        str, typer.Option(help="Parties that consent to a table of their own: a,b.")
-    ] = "",
+        list[str] | None, options.names(help="Parties that consent to a table of their own.")
+    ] = None,
     bins: Bins = None,
     least: Least = LEAST,
 ) -> None:
     """Table 1: describe the rows of every admitted party, by one secure sum."""
     from ciphercohort.study.deployed import describe as described
 
-    named = tuple(filter(None, sites.split(",")))
-    path, found = described(centre, by=by, sites=named, bins=bins, least=least, **asked)
+    own: dict[str, Any] = {"by": by, "sites": tuple(sites or ()), "bins": bins, "least": least}
+    path, found = described(centre, **own, **asked)
     _show(found, as_json)
     asked["tell"](f"finished: {path}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 
 from parties.verifier.recompute import recompute
@@ -45,7 +46,10 @@ def _lines(plan: RunPlan, name: str, norm_bound: float, budget: Iterable[str]) -
     steps = protocol_of(plan).steps
     named = {step: len(list(step.turns(plan))) for step in steps}
     opened = sum(times for step, times in named.items() if step.opens)
-    yield f"Joint decryptions: {opened}; iterations: {plan.rounds}"
+    yield (
+        f"Joint decryptions: {opened}; iterations: {plan.rounds} (so many times something is "
+        "opened, with the help of all parties; all else stays encrypted)"
+    )
     yield "What leaves your organisation:"
     yield "  your number of rows, your name and your verification key, in the clear"
     for step, times in named.items():
@@ -111,6 +115,11 @@ def _privacy(plan: RunPlan, norm_bound: float) -> Iterator[str]:
         return
     yield (
         f"Privacy: {promise(privacy.epsilon, privacy.delta, privacy.colluders)} (one row replaced)"
+    )
+    yield (
+        "  in words: exchanging one of your rows changes the odds of whatever anybody concludes "
+        f"from what is released by a factor of {math.exp(privacy.epsilon):.3g} at most, but for "
+        "about the probability delta"
     )
     yield from (f"  {remark}" for remark in kinds.remarks(plan))
     try:

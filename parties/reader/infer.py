@@ -170,14 +170,29 @@ def _kept(
             )
     if labels[0] in exclude or labels[0] in named:
         raise SchemaError(f"label {shown(labels[0])} is among the columns to exclude or include")
+    for name in (*named, *dates):
+        if name in exclude:
+            raise SchemaError(
+                f"column {shown(name)} is to be left out (exclude, id, weight or offset) and to be "
+                "used (include or date): name it once"
+            )
+    for name in dates if named else ():
+        if name not in named:
+            raise SchemaError(f"date {shown(name)} is not among the columns to include: add it")
     if len(table) == 0:
         raise DataError("the sample has 0 rows: at least 1 is needed")
+    left = [
+        name
+        for name in table.columns
+        if name not in (*labels, *exclude) and (include is None or name in named)
+    ]
+    if not left:
+        raise SchemaError("no column is left to predict from: exclude fewer, or include one")
     return [
         infer_date(table[name])
         if name in dates
         else infer_column(table[name], deliberate=include is not None)
-        for name in table.columns
-        if name not in (*labels, *exclude) and (include is None or name in named)
+        for name in left
     ]
 
 
