@@ -89,7 +89,8 @@ def follow(
     plans = [plan for plan in (before, result.plan) if plan is not None and plan.privacy]
     spent = tuple(Mechanism.from_plan(plan, data.schema.norm_bound) for plan in plans)
     followed: dict[str, Sums] = {}
-    if config.inference or (config.ends_at_maximum and not data.schema.row_terms):
+    alone = data.schema.row_terms or data.schema.projection is not None
+    if config.inference or (config.ends_at_maximum and not alone):
         begin("inference")
         result, sums = _with_inference(config, data, specs, result, spent, folder)
         followed["standard errors"] = sums

@@ -73,6 +73,13 @@ def init(
     log_offset: Annotated[
         bool, typer.Option("--log-offset", help="The offset column holds exposures: add their log.")
     ] = False,
+    project: Annotated[
+        int | None,
+        typer.Option(
+            help="Train on so many principal components of the sample in place of the columns; "
+            "for more than 160."
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="JSON file to write; must not exist. Default: stdout.")
     ] = None,
@@ -117,6 +124,7 @@ def init(
                 include=include or None,
                 dates=tuple(dates or ()),
                 several=True,
+                project=project,
                 **chosen,
             )
         if person:
@@ -244,6 +252,8 @@ def _print(schema: Schema) -> None:
     if (offset := schema.offset) is not None:
         added = "its logarithm is added" if offset.log else "added to scores"
         say(screen, f"offset: {offset.name}, {offset.low:g} to {offset.high:g}, {added}")
+    if schema.projection is not None:
+        say(screen, f"projected to {count(len(schema.projection.rows), 'component')} before that")
     norm = "none" if schema.row_norm is None else f"{schema.row_norm:g}"
     say(screen, f"scaling: {schema.scaling}; row norm: {norm}")
     say(screen, f"{schema.num_features} features with the bias; digest {schema.digest()}")

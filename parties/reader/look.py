@@ -89,7 +89,7 @@ def party_warnings(shard: Shard) -> list[str]:
 def _rare(x: FloatArray, schema: Schema) -> list[str]:
     """Zero-one features that nearly all rows share; shape of x: (rows, features)."""
     names, start = [], 0
-    for column in schema.columns:
+    for column in schema.columns if schema.projection is None else ():
         for k, feature in enumerate(column.features):
             is_flag = k > 0 or not hasattr(column, "low")
             if is_flag and 0 < np.count_nonzero(x[:, start + k]) < RARE <= len(x):

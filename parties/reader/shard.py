@@ -292,7 +292,9 @@ def _encoded(
     first: pd.DataFrame | None = None
     for batch in batches(source, label=schema.label.name, problems=problems, rows=batch_rows):
         first = batch if first is None else first
-        encoded, moved = add_bias_and_clip(features.take(batch), schema.row_norm)
+        x = features.take(batch)
+        x = x if schema.projection is None else schema.projection(x)
+        encoded, moved = add_bias_and_clip(x, schema.row_norm)
         rows, clipped = rows + len(batch), clipped + moved
         parts["x"].append(encoded)
         for name, reader in readers.items():
