@@ -16,16 +16,18 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
 
 import msgspec
 import numpy as np
 from msgspec import Meta
 from numpy.typing import ArrayLike, NDArray
 
-from parties.reader.projection import Projection
 from protocols.errors import ParameterError, SchemaError
 from protocols.exchange.documents import Checked, Text, parse_json, read, shown
+
+if TYPE_CHECKING:
+    from parties.reader.projection import Projection
 
 _VERSION = 1
 MOST_CLASSES = 100
@@ -359,6 +361,16 @@ class Offset(Public, frozen=True):
         return float(high - low) / 2
 
 
+def _projection(fields: dict[str, Any] | None) -> Projection | None:
+    """Of a schema's document; owners whose schema has none do not load its code."""
+    if fields is None:
+        return None
+    from parties.reader.projection import Projection
+
+    found: Projection = read(fields, Projection, "the schema", SchemaError, "projection")
+    return found
+
+
 # -- all of it -------------------------------------------------------------------------------------
 
 
@@ -372,7 +384,7 @@ class _Document(Public, frozen=True):
     row_norm: Width | None = None
     weight: Weight | None = None
     offset: Offset | None = None
-    projection: Projection | None = None
+    projection: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -554,7 +566,7 @@ class Schema:
             row_norm=found.row_norm,
             weight=found.weight,
             offset=found.offset,
-            projection=found.projection,
+            projection=_projection(found.projection),
         )
 
     def to_json(self) -> str:

@@ -35,7 +35,6 @@ from parties.reader.schema import (
 from parties.reader.table import Table, batches
 from protocols.errors import DataError, SchemaError
 from protocols.exchange.documents import shown, suggest
-from protocols.words import count
 
 log = logging.getLogger(__name__)
 BATCH_ROWS = 1 << 15
@@ -72,7 +71,8 @@ class ClampCounts:
         """Of cells of no declared category, and what becomes of their rows; empty: of none."""
         if not self.unknown:
             return ""
-        cells = count(sum(self.unknown.values()), "cell")
+        number = sum(self.unknown.values())
+        cells = f"{number:,} cell{'s' * (number > 1)}"
         names = ", ".join(map(shown, self.unknown))
         return (
             f"{cells} of no declared category in {names}: such rows count as of none; correct "
