@@ -127,9 +127,10 @@ def _privacy(plan: RunPlan, norm_bound: float) -> Iterator[str]:
         yield f"  {towards_one(certificate.epsilon_by_coalition)}"
         pairs = zip(certificate.epsilon_by_coalition, certificate.epsilon_composed, strict=True)
         for colluders, (epsilon, composed) in enumerate(pairs):
+            also = f" and {count(colluders, 'other owner')}" if colluders else " alone"
             yield (
-                f"  with {count(colluders, 'other owner')} and the coordinator: "
-                f"epsilon={epsilon:.4g}, of all rounds composed {composed:.4g}"
+                f"  towards the coordinator{also}: epsilon={epsilon:.4g}, of all rounds composed "
+                f"{composed:.4g}"
             )
         yield f"  {HOLDS}"
     except CohortError as error:

@@ -52,8 +52,8 @@ def test_it_stands_in_every_report(kind: str, tmp_path: Path) -> None:
     told = describe_plan(result.plan, result.plan.names[0], result.schema.norm_bound)
     assert "with your noise" in told and "without noise" not in told
     for k, (epsilon, all_rounds) in enumerate(zip(certificate["epsilon"], composed, strict=True)):
-        who = count(k, "other owner")
-        assert f"with {who} and the coordinator: epsilon={epsilon:.4g}" in told
+        who = f"and {count(k, 'other owner')}" if k else "alone"
+        assert f"towards the coordinator {who}: epsilon={epsilon:.4g}" in told
         assert f"of all rounds composed {all_rounds:.4g}" in told
     assert f"  {HOLDS}" in told
     assert not any("epsilon_composed" in check.detail for check in verify_run(tmp_path / "run"))

@@ -97,9 +97,9 @@ def test_an_owner_reads_the_certificates_epsilons(update: str) -> None:
     plan = plan_of(case)
     text = describe_plan(plan, "p0", 1.0)
     for k, epsilon in enumerate(recompute(plan, 1.0).certificate.epsilon_by_coalition):
-        who = count(k, "other owner")
-        assert f"with {who} and the coordinator: epsilon={epsilon:.4g}, of all rounds" in text
-    assert "with 1 other owner and the coordinator: epsilon=1, of all rounds" in text
+        who = f"and {count(k, 'other owner')}" if k else "alone"
+        assert f"towards the coordinator {who}: epsilon={epsilon:.4g}, of all rounds" in text
+    assert "towards the coordinator and 1 other owner: epsilon=1, of all rounds" in text
     assert "towards one other owner, who subtracts its own noise: epsilon=1\n" in text
     # Every noisy sum opens, not the coefficients alone.
     assert "released to everyone: the noisy sum of every round" in text
