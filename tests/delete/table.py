@@ -138,8 +138,15 @@ ROOMS: Mapping[str, Room] = {
             "tests/protocols/sums/test_integer_sums.py": ("yield from dual_cases()",),
             "tests/protocols/privacy/certificates/test_row_terms.py": ('"objective": SCD}',),
         },
-        tests=("tests/parties/test_dual_order.py", "tests/protocols/updates/test_coordinate.py"),
-        called="(dual or scd)",
+        tests=(
+            "tests/parties/test_dual_order.py",
+            "tests/protocols/updates/test_coordinate.py",
+            # Of its plans, as an example.
+            "tests/parties/test_private_refusals.py::test_the_scale_of_rows_tells_of_no_norm",
+            "tests/parties/test_private_refusals.py::test_a_private_refusal_is_spent",
+            "tests/parties/test_private_refusals.py::test_an_ended_session_stays_ended_after_a_restart",
+        ),
+        called="(dual or scd or (composed and secret))",
         studied=True,
     ),
     "lffr": Room(
