@@ -20,7 +20,7 @@ from parties.kernel.keys.session import KeySession
 from parties.verifier.sheets import keys_sheet
 from protocols.ckks.evaluation import CkksContext, unload
 from protocols.ckks.shared_keys import Shared
-from protocols.exchange.body import commit_of
+from protocols.exchange import commit_of
 from protocols.exchange.messages import Body, new_signing_key, public_bytes
 from protocols.steps import keygen
 from protocols.steps.confirmed import Opening, Terms, View

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from protocols.errors import ParameterError, PolicyError, PrivacyError
+from protocols.privacy.loss.accounting import compose
 from protocols.privacy.loss.ledger import Ledger
 
 if TYPE_CHECKING:
@@ -15,11 +16,16 @@ if TYPE_CHECKING:
     from protocols.privacy.loss.accounting import Event
 
 
+SLACK = 1e-6
+"""Of an epsilon's float64 arithmetic, on two machines."""
+
+
 class Account:
     """One run's entry in a party's ledger.
 
     ledger: None keeps no record; dataset: the owner's name of the data, the same however they are
-    encoded: all runs on it share one budget.
+    encoded: all runs on it share one budget; largest: epsilon and delta of one run, without a
+    ledger as well, None: any.
 
     Privacy: the run counts from `reserve` on. `abandon` takes it back only if nothing that depends
     on the party's rows has been made (`spend`); `commit` notes the regular end. A process that dies
@@ -31,10 +37,12 @@ class Account:
         ParameterError: a ledger without a data set's name.
     """
 
-    def __init__(self, ledger: Ledger | None, dataset: str) -> None:
+    def __init__(
+        self, ledger: Ledger | None, dataset: str, largest: tuple[float, float] | None = None
+    ) -> None:
         if ledger is not None and not dataset:
             raise ParameterError("dataset='' is empty: name the data whose budget the ledger keeps")
-        self._ledger, self._dataset = ledger, dataset
+        self._ledger, self._dataset, self._largest = ledger, dataset, largest
         self._open: str | None = None
         self._entry = ""  # of the name, which may be another run's by now
         self._spent = False
@@ -61,10 +69,12 @@ class Account:
         """Count the run as spent; run: its name, unique (the plan's digest).
 
         Raises:
-            PolicyError: the budget would be overdrawn, a run is open already, or one is spent,
-                whose `spend` would stand for this one's.
+            PolicyError: the run costs more than one may, the budget would be overdrawn, a run is
+                open already, or one is spent, whose `spend` would stand for this one's.
         """
         booked = _cost(cost.events)
+        if self._largest is not None:
+            _hold(cost, *self._largest)
         if self._ledger is None:
             self.booked = booked
             return
@@ -144,3 +154,14 @@ def _cost(events: Sequence[Event]) -> tuple[str, float]:
     if {event.kind for event in events} != {"gaussian"}:
         return "", 0.0
     return "gaussian", math.fsum(e.count / e.noise_multiplier**2 for e in events)
+
+
+def _hold(cost: Mechanism, most: float, delta: float) -> None:
+    """Refuse a run of more than this epsilon at this delta, whatever its plan says."""
+    left = delta - cost.additive_delta
+    epsilon = compose([*cost.events], delta=left) if left > 0 else math.inf
+    if not epsilon <= most * (1 + SLACK):
+        raise PolicyError(
+            f"epsilon={epsilon:.6g} of this run at delta={delta:.3g} exceeds max_epsilon={most:g} "
+            "of this party's [policy]"
+        )

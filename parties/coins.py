@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from parties.kernel.private import COIN_BYTES
 from protocols.errors import DataError, PolicyError
 from protocols.exchange.documents import Checked
-from protocols.privacy.laws.randomness import RandomSource, apart
+from protocols.privacy.laws import RandomSource, apart
 
 if TYPE_CHECKING:
     from parties.reader.shard import Shard

@@ -98,6 +98,11 @@ class Policy:
             colluders=self.min_colluders,
         )
 
+    @property
+    def largest(self) -> tuple[float, float] | None:
+        """Epsilon and delta of one run; None: any."""
+        return None if self.max_epsilon is None else (self.max_epsilon, self.max_delta)
+
     def check(self, plan: RunPlan) -> None:
         """Refuse a plan outside these terms.
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from protocols.exchange.body import COMMIT
+from protocols.exchange import COMMIT
 from protocols.plan.protocol import PROTOCOLS, Protocol, Step, protocol
 
 PAGE = Path(__file__).resolve().parents[1] / "protocols" / "README.md"

@@ -22,7 +22,7 @@ from ciphercohort.results.result import FAR, UNCONVERGED, Array, RunResult, scor
 from parties.reader.schema import Label, Schema
 from parties.reader.views import by_range
 from protocols.errors import ParameterError, PrivacyError
-from protocols.exchange.body import RANGES_VIEW
+from protocols.exchange import RANGES_VIEW
 from protocols.plan.held_out import HeldOut
 from protocols.plan.published import REACH
 from protocols.plan.run_plan import RunPlan

@@ -24,7 +24,7 @@ from protocols.errors import DataError, ParameterError
 from protocols.exchange.documents import Checked, parse_json, read
 from protocols.exchange.private_files import write_private
 from protocols.plan.held_out import HeldOut
-from protocols.privacy.laws.randomness import SystemRandomness
+from protocols.privacy.laws import SystemRandomness
 from sims.party_process import PartySpec
 from sims.prepare import PreparedData
 

@@ -21,10 +21,10 @@ from ciphercohort.job.config import SimulationConfig
 from ciphercohort.job.figures import check_kind
 from ciphercohort.job.inputs import GIVEN, INFERRED, SchemaFrom
 from ciphercohort.results.predict import raw_rows
+from parties.reader import Problems
 from parties.reader.cells import numeric_cells, text_cells
 from parties.reader.infer import REGRESSION_SCALING, infer_schema
 from parties.reader.look import bounds_notes, clamped_targets, cohort_warnings
-from parties.reader.problems import Problems
 from parties.reader.schema import Label, Schema
 from parties.reader.shard import Shard, encode_shard
 from parties.reader.table import read_table

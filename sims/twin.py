@@ -17,7 +17,7 @@ from ciphercohort.results.result import Course, Figures, shifted
 from protocols.models.improved_lffr import ImprovedLffr
 from protocols.models.poisson import Poisson
 from protocols.models.registry import model_named
-from protocols.privacy.laws.randomness import RandomSource
+from protocols.privacy.laws import RandomSource
 from protocols.rows.plan import RowsPlan
 from protocols.rows.training import PlainGradient, train_plain
 

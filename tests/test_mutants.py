@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from parties.kernel import private
+from parties.kernel.keys import KeysSheet
 from parties.kernel.keys.key_share import KeyShare
-from parties.kernel.keys.sheet import KeysSheet
 from parties.kernel.sums import session as sums_session_of_kernel
 from parties.policy import Policy
 from parties.reader.schema import Label, Schema

@@ -13,7 +13,7 @@ from protocols.errors import ParameterError
 from protocols.privacy.calibrate.figures import Wanted
 from protocols.privacy.calibrate.one_sum import whole_mu
 from protocols.privacy.certificates.sums import MECHANISM_SHARE
-from protocols.privacy.loss.gdp import epsilon_for_mu
+from protocols.privacy.loss import epsilon_for_mu
 from protocols.statistics.evaluation.noise import foreseen
 from protocols.statistics.evaluation.objective import EvaluationObjective
 from protocols.sums.plan import GradientPlan

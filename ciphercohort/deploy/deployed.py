@@ -31,7 +31,7 @@ from coordinator.settings import SCHEMA, Settings
 from coordinator.status import read_status
 from parties.reader.schema import Schema
 from protocols.errors import ParameterError
-from protocols.exchange.body import RANGES_VIEW
+from protocols.exchange import RANGES_VIEW
 from protocols.exchange.serialise import from_plain
 from protocols.exchange.transcript import verify
 from protocols.plan.kinds import plan_from_dict

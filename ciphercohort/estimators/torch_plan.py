@@ -14,15 +14,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from protocols.aggregate import NOISE_STD, TAIL, AggregateParameters
 from protocols.aggregate.choice import choose
-from protocols.aggregate.parameters import AggregateParameters
-from protocols.aggregate.security import NOISE_STD, TAIL
 from protocols.errors import ParameterError
 from protocols.plan.run_plan import Member, PrivacyPlan
 from protocols.privacy.certificates.sums import MECHANISM_SHARE, SumSetting
 from protocols.privacy.laws.noise import NOISE_TAIL
 from protocols.privacy.laws.shares import NoiseSplit
-from protocols.privacy.loss.gdp import mu_for_epsilon
+from protocols.privacy.loss import mu_for_epsilon
 from protocols.sums.objectives import RowObjective
 from protocols.sums.plan import GradientPlan
 from protocols.updates.momentum import GradientDescent

@@ -66,7 +66,7 @@ from protocols.aggregate import one_time, residues
 from protocols.aggregate.quorum import MIN_CLIENTS, Quorum
 from protocols.aggregate.words import Words, to_bytes
 from protocols.errors import CohortError, DataError, MessageError, PolicyError, ProtocolError
-from protocols.privacy.laws.randomness import ExpandedRandomness, RandomSource
+from protocols.privacy.laws import ExpandedRandomness, RandomSource
 
 AppFunction = Callable[[Message, Context], Message]
 log = logging.getLogger("flwr.secure-sum")

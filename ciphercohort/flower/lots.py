@@ -33,8 +33,8 @@ from ciphercohort.flower.plan import Privacy
 from ciphercohort.flower.records import Bases, numbers_of
 from protocols.aggregate.quorum import Quorum
 from protocols.errors import DataError, PolicyError
+from protocols.privacy.laws import RandomSource
 from protocols.privacy.laws.discrete import discrete_gaussian
-from protocols.privacy.laws.randomness import RandomSource
 
 Integers = NDArray[np.int64]
 

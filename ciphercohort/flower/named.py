@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ciphercohort.flower.records import EXTREMES, Place, number_of
 from protocols.aggregate import largest
 from protocols.aggregate.words import Words
-from protocols.privacy.laws.randomness import RandomSource
+from protocols.privacy.laws import RandomSource
 
 
 def width(places: Sequence[Place]) -> int:

@@ -118,7 +118,7 @@ class Privacy:
             records=records,
         )
         # Loads accountants, which a client without privacy never needs.
-        from protocols.privacy.loss.gdp import mu_for_epsilon
+        from protocols.privacy.loss import mu_for_epsilon
         from protocols.privacy.loss.poisson import poisson_noise_multiplier
 
         share = NOISE_SHARE * delta

@@ -21,11 +21,11 @@ from ciphercohort.flower.plan import NOISE_SHARE, Privacy
 from ciphercohort.flower.records import Bases, Reply, differences
 from protocols.aggregate.quorum import Quorum
 from protocols.errors import PrivacyError
+from protocols.privacy.laws import RandomSource
 from protocols.privacy.laws.discrete import discrete_gaussian
 from protocols.privacy.laws.grid import discretisation_delta
-from protocols.privacy.laws.randomness import RandomSource
+from protocols.privacy.loss import epsilon_for_mu
 from protocols.privacy.loss.accounting import GaussianEvent
-from protocols.privacy.loss.gdp import epsilon_for_mu
 from protocols.privacy.loss.ledger import Ledger
 from protocols.privacy.loss.poisson import poisson_epsilon
 

@@ -29,7 +29,7 @@ from ciphercohort.planning.rehearsed import (
     shortened,
 )
 from protocols.costs.counts import iterations, units
-from protocols.exchange.body import COMMIT, commit_of
+from protocols.exchange import COMMIT, commit_of
 from protocols.exchange.messages import MAGIC, SIGNATURE_BYTES
 from protocols.model import gradient
 from protocols.model.counts import party_tally

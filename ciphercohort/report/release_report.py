@@ -30,7 +30,7 @@ from ciphercohort.results.result import Figures
 from coordinator.costs import Costs
 from protocols.plan import kinds
 from protocols.plan.run_plan import PrivacyPlan, RunPlan
-from protocols.privacy.loss.gdp import epsilon_for_mu, mu_for_epsilon
+from protocols.privacy.loss import epsilon_for_mu, mu_for_epsilon
 from protocols.words import HOLDS, Fact, count, duration, number, size
 
 MOST_COEFFICIENTS = 20

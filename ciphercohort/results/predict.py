@@ -26,7 +26,7 @@ from ciphercohort.results.result import (
     targets_of,
     with_offset,
 )
-from parties.reader.problems import Numbering
+from parties.reader import Numbering
 from parties.reader.schema import Classes, Label, Schema, Targets
 from parties.reader.shard import encode_columns, encode_outcome, encode_scored
 from parties.reader.table import Table, read_table

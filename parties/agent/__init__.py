@@ -1,5 +1,8 @@
 """The party agent: its folder, sockets, store and consent."""
 
-from protocols.platform import guard
+import importlib.util
 
-guard()
+if importlib.util.find_spec("openfhe") is None:  # one that does not load says so: protocols.ckks
+    from protocols.platform import guard
+
+    guard()

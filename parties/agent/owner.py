@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from parties.kernel.run import Run
 from protocols.errors import PolicyError, PrivacyError
 from protocols.exchange.documents import parse_json, read
 from protocols.exchange.private_files import private_folder, write_private
-from protocols.privacy.laws.randomness import RandomSource, SystemRandomness
+from protocols.privacy.laws import RandomSource, SystemRandomness
 from protocols.privacy.loss.ledger import Ledger
 
 MOST_OUTCOME = 1 << 26  # bytes
@@ -68,7 +69,7 @@ class Owner:
 
     rows, views: as encoded at the start (`parties.reader.views`); schema: of the rows; terms: what
     the owner agreed to; ledger, dataset: see `Account`; peers: keys of other parties, as they are
-    now; room: for encoded rows of an encrypted model [bytes].
+    now; room: for encoded rows of an encrypted model [bytes]; largest: epsilon and delta of a run.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class Owner:
         peers: Callable[[], Mapping[str, str]],
         ledger: Ledger | None = None,
         dataset: str = "",
+        largest: tuple[float, float] | None = None,
         coins: Coins | None = None,
         randomness: Callable[[], RandomSource] = SystemRandomness,
         room: int | None = None,
@@ -93,7 +95,9 @@ class Owner:
         self.name, self.schema, self.signing_key, self.store = name, schema, signing_key, store
         self.peers = peers
         self._rows, self._views, self.terms, self._room = rows, views, terms, room
-        self._ledger, self._dataset, self._coins = ledger, dataset, coins
+        self._coins = coins
+        self._account = partial(Account, ledger, dataset, largest)
+        self._ledger, self._dataset = ledger, dataset
         self._randomness = randomness
 
     @classmethod
@@ -109,6 +113,7 @@ class Owner:
 
         check_folder(settings.folder)
         vault, signing_key = settings.open_vault(passphrase)
+        policy = settings.policy
         table, schema = settings.rows(), Schema.load(settings.folder / SCHEMA)
         rows, views = encode_with_views(table, schema, settings.strict)
         return cls(
@@ -119,9 +124,10 @@ class Owner:
             signing_key=signing_key,
             ledger=settings.open_ledger(),
             dataset=settings.dataset,
+            largest=policy.largest,
             coins=CoinBox(settings.folder / COINS, vault, settings.randomness()),
             store=SessionStore(settings.folder / STATE, vault if settings.keep_key_share else None),
-            terms=settings.policy.terms(),
+            terms=policy.terms(),
             # Read anew for each plan: the owner may come to know a party while the agent runs.
             peers=lambda: Settings.load(settings.folder).peers,
             randomness=settings.randomness,
@@ -137,7 +143,7 @@ class Owner:
             rows=self._rows,
             signing_key=self.signing_key,
             randomness=randomness,
-            account=Account(self._ledger, self._dataset),
+            account=self._account(),
             coins=self._coins or Coins(SystemRandomness()),
             terms=self.terms,
             views=self._views,

@@ -14,24 +14,25 @@ import re
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from parties.agent.vault import Vault
 from parties.policy import Policy
-from parties.reader.query import Query
 from parties.reader.table import Table
 from protocols.errors import DataError, ParameterError
-from protocols.exchange.documents import Checked, check_durations, load_toml
+from protocols.exchange.documents import Checked, check_durations, load_toml, read
 from protocols.exchange.private_files import write_private
 from protocols.names import check_key, check_name, spoken
-from protocols.privacy.laws.randomness import RandomSource, SystemRandomness
+from protocols.privacy.laws import RandomSource, SystemRandomness
 from protocols.privacy.loss.ledger import Ledger
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from parties.reader.query import Query
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +101,7 @@ class Settings(Checked, frozen=True):
 
     folder: Path
     name: str
-    data: str | Query
+    data: str | dict[str, Any]
     coordinator_key: str
     superlink: str
     socket: str
@@ -122,6 +123,8 @@ class Settings(Checked, frozen=True):
     def __post_init__(self) -> None:
         """Check the fields, then the peers against one another."""
         Checked.__post_init__(self)
+        if not isinstance(self.data, str):
+            _ = self._query
         if self.encoded_rows_mb < 0:
             raise ParameterError(f"encoded_rows_mb={self.encoded_rows_mb} is below 0")
         for name, key in self.peers.items():
@@ -206,10 +209,17 @@ class Settings(Checked, frozen=True):
         """
         return self.folder / self.data if isinstance(self.data, str) else self._asked
 
+    @property
+    def _query(self) -> Query:
+        """What stands in the place of a path. Raises ParameterError: it is no query."""
+        from parties.reader.query import Query
+
+        found: Query = read(self.data, Query, FILE, field="data")
+        return found
+
     def _asked(self, rows: int | None) -> Iterator[pd.DataFrame]:
-        assert isinstance(self.data, Query)  # noqa: S101 (see `rows`)
         try:
-            yield from self.data.batches(self.folder, rows)
+            yield from self._query.batches(self.folder, rows)
         except DataError as error:
             raise DataError(f"[data] of {self.folder / FILE} {error}") from None
 

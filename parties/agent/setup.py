@@ -125,13 +125,13 @@ def init_party(
     return card
 
 
-def _query(path: Path) -> Query:
+def _query(path: Path) -> dict[str, Any]:
     """The query of a file; its own files by their absolute paths, since it moves to another."""
     query = Query.load(path)
-    if not query.password_file:
-        return query
-    secret = str((path.parent / query.password_file).absolute())
-    return msgspec.structs.replace(query, password_file=secret)
+    if query.password_file:
+        secret = str((path.parent / query.password_file).absolute())
+        query = msgspec.structs.replace(query, password_file=secret)
+    return msgspec.structs.asdict(query)
 
 
 def _write_node_key(folder: Path) -> str:

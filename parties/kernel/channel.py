@@ -31,12 +31,12 @@ RECORDS: Mapping[str, str] = {
     name: f"{module}:{name}"
     for module, names in {
         "parties.kernel.channel": ("Handle",),
-        "parties.kernel.cover.sheet": ("CoveredSheet",),
-        "parties.kernel.keys.sheet": ("CkksParameters", "KeysSheet"),
-        "parties.kernel.model.sheet": ("Columns", "ModelSheet", "TraceMap"),
-        "parties.kernel.rows.sheet": ("ColumnMap", "RowsSheet"),
-        "parties.kernel.sums.sheet": ("SumsRound", "SumsSheet"),
-        "protocols.exchange.body": ("Body",),
+        "parties.kernel.cover": ("CoveredSheet",),
+        "parties.kernel.keys": ("CkksParameters", "KeysSheet"),
+        "parties.kernel.model": ("Columns", "ModelSheet", "TraceMap"),
+        "parties.kernel.rows": ("ColumnMap", "RowsSheet"),
+        "parties.kernel.sums": ("SumsRound", "SumsSheet"),
+        "protocols.exchange": ("Body",),
         "protocols.exchange.signed_values": ("Agreement", "SignedValue"),
         "protocols.steps.samples": ("Element", "Pad", "Sample", "Term"),
     }.items()

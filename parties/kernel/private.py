@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from parties.kernel import EVERY
 from protocols.errors import CohortError, DataError, PolicyError
-from protocols.privacy.laws.randomness import RandomSource, apart
+from protocols.privacy.laws import RandomSource, apart
 
 T = TypeVar("T")
 PUBLIC = ("rows", "num_features", "schema")

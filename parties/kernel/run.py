@@ -19,7 +19,7 @@ from parties.kernel.private import Private, Terms, closed, order_coins
 from parties.kernel.sheet import digest_of
 from protocols.errors import PolicyError
 from protocols.exchange.signed_values import Agreement, commitment, new_seed
-from protocols.privacy.laws.randomness import RandomSource, apart
+from protocols.privacy.laws import RandomSource, apart
 from protocols.steps import restore, state_of
 
 if TYPE_CHECKING:

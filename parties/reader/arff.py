@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from parties.reader import Problems, check_distinct
 from parties.reader.delimited import Lines, Records, frames, text_of
-from parties.reader.problems import Problems, check_distinct
 from protocols.errors import DataError
 
 _ATTRIBUTE = re.compile(

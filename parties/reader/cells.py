@@ -29,7 +29,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from parties.reader.problems import MISSING, Hint, Places, Problems
+from parties.reader import MISSING, Hint, Places, Problems
 from parties.reader.schema import (
     CategoricalColumn,
     Classes,

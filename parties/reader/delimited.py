@@ -23,7 +23,7 @@ from typing import Any, BinaryIO, TypeAlias, cast
 import numpy as np
 import pandas as pd
 
-from parties.reader.problems import LINES, MISSING, Problems, check_distinct, listed
+from parties.reader import LINES, MISSING, Problems, check_distinct, listed
 from protocols.errors import DataError
 from protocols.exchange.documents import looks_numeric
 

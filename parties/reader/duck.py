@@ -19,8 +19,8 @@ from typing import Any
 import pandas as pd
 import pyarrow
 
+from parties.reader import TEXT_ROWS, Problems
 from parties.reader.delimited import frame_of, read_delimited
-from parties.reader.problems import TEXT_ROWS, Problems
 from protocols.errors import DataError
 
 _TEXT = re.compile(r".*\.(csv|tsv)(\.gz)?", re.IGNORECASE | re.DOTALL)

@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 
+from parties.reader import Places
 from parties.reader.cells import (
     cell_text,
     day_cells,
@@ -27,7 +28,6 @@ from parties.reader.cells import (
     text_cells,
 )
 from parties.reader.moments import CURE, holds_moments, moment_notes
-from parties.reader.problems import Places
 from parties.reader.schema import (
     CLAMP_SPREADS,
     MAX_MAGNITUDE,

@@ -19,8 +19,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from parties.kernel.integers import clip_rows, row_norms
+from parties.reader import Problems
 from parties.reader.cells import Features, Labels, Scale, outcome_of
-from parties.reader.problems import Problems
 from parties.reader.schema import (
     Classes,
     Column,

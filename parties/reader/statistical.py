@@ -12,9 +12,9 @@ from typing import Any
 
 import pandas as pd
 
+from parties.reader import Problems, check_distinct
 from parties.reader.cells import OTHER
 from parties.reader.delimited import of_columns
-from parties.reader.problems import Problems, check_distinct
 from protocols.errors import DataError
 
 STATA, SPSS = date(1960, 1, 1), date(1582, 10, 14)

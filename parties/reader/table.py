@@ -26,10 +26,9 @@ import pyarrow.ipc
 import pyarrow.parquet
 from numpy.typing import NDArray
 
+from parties.reader import LINES, MISSING, SHEET_ROWS, TEXT_ROWS, Problems, check_distinct
 from parties.reader.cells import OTHER, typed
 from parties.reader.delimited import frame_of, of_columns, read_delimited
-from parties.reader.problems import LINES, MISSING, SHEET_ROWS, TEXT_ROWS, Problems, check_distinct
-from parties.reader.query import Query
 from protocols.errors import CohortError, DataError, ParameterError
 from protocols.exchange.documents import shown
 
@@ -316,6 +315,8 @@ def _is_missing(cell: Any) -> bool:
 
 
 def _query(path: Path, problems: Problems, rows: int | None) -> Iterator[pd.DataFrame]:
+    from parties.reader.query import Query
+
     try:
         found = Query.load(path)
     except ParameterError as error:
@@ -349,4 +350,4 @@ READERS: dict[str, FileReader] = {
     ".sav": _statistical,
     ".toml": _query,
 }
-"""By the ending of a file's name, in any case; a .toml file holds a `Query`."""
+"""By the ending of a file's name, in any case; a .toml file holds a `query.Query`."""

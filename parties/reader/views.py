@@ -25,8 +25,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from parties.kernel.private import closed
+from parties.reader import Problems
 from parties.reader.cells import Features, missing_cells
-from parties.reader.problems import Problems
 from parties.reader.schema import (
     CategoricalColumn,
     Column,
@@ -38,7 +38,7 @@ from parties.reader.schema import (
 from parties.reader.shard import Shard, add_bias_and_clip, encode_shard, joined
 from parties.reader.table import Table, batches
 from protocols.errors import SchemaError
-from protocols.exchange.body import CELLS_VIEW, EMPTY_VIEW, RANGES_VIEW
+from protocols.exchange import CELLS_VIEW, EMPTY_VIEW, RANGES_VIEW
 
 # -- by range -------------------------------------------------------------------------------------
 

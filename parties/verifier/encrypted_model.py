@@ -12,7 +12,7 @@ from parties.verifier.encrypted_rows import EncryptedRowsParty
 from parties.verifier.sheets import model_sheet
 from protocols.ckks.residues import Residues
 from protocols.ckks.shared_keys import Shared
-from protocols.exchange.body import repeated
+from protocols.exchange import repeated
 from protocols.model.plan import ModelPlan
 
 

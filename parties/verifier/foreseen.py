@@ -7,8 +7,8 @@ from typing import Any
 from parties.verifier.recompute import recompute
 from protocols.errors import PolicyError
 from protocols.plan.run_plan import RunPlan
+from protocols.privacy.loss import mu_for_epsilon
 from protocols.privacy.loss.accounting import GaussianEvent
-from protocols.privacy.loss.gdp import mu_for_epsilon
 from protocols.words import count
 
 

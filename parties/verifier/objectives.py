@@ -11,7 +11,7 @@ from parties.reader.schema import Classes, target_shape
 from parties.reader.shard import Shard
 from parties.verifier.sheets import row_function_of
 from protocols.errors import PolicyError
-from protocols.privacy.laws.randomness import RandomSource
+from protocols.privacy.laws import RandomSource
 from protocols.statistics.evaluation.objective import EvaluationObjective
 from protocols.sums.objectives import RowObjective
 from protocols.sums.plan import GradientPlan

@@ -39,7 +39,7 @@ from protocols.plan import kinds
 from protocols.plan.kinds import plan_from_dict
 from protocols.plan.protocol import BEFORE, protocol_of
 from protocols.plan.run_plan import RunPlan
-from protocols.privacy.laws.randomness import RandomSource, SystemRandomness
+from protocols.privacy.laws import RandomSource, SystemRandomness
 from protocols.privacy.loss.ledger import Ledger
 from protocols.steps import agree
 from protocols.steps.finish import weights_of

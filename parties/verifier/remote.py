@@ -18,7 +18,7 @@ from parties.reader.schema import Schema
 from parties.reader.views import views_of
 from protocols.ckks.shared_keys import public_context
 from protocols.errors import CohortError, MessageError, PolicyError
-from protocols.exchange.body import Body
+from protocols.exchange import Body
 
 SESSIONS = {
     "CoveredSheet": "CoveredKeys",

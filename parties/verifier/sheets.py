@@ -9,15 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parties.kernel import EVERY
-from parties.kernel.cover.sheet import CoveredSheet
-from parties.kernel.keys.sheet import KeysSheet
-from parties.kernel.model.sheet import Columns, ModelSheet
-from parties.kernel.rows import packed
-from parties.kernel.rows.sheet import RowsSheet
+from parties.kernel.cover import CoveredSheet
+from parties.kernel.keys import KeysSheet
+from parties.kernel.model import Columns, ModelSheet
+from parties.kernel.rows import RowsSheet, packed
+from parties.kernel.sums import SumsRound, SumsSheet
 from parties.kernel.sums.gradients import LOGISTIC, Gradients
 from parties.kernel.sums.row_function import RowFunction
 from parties.kernel.sums.row_functions import OwnCode
-from parties.kernel.sums.sheet import SumsRound, SumsSheet
 from protocols.errors import PolicyError
 from protocols.model.plan import ModelPlan
 from protocols.models.improved_lffr import ImprovedLffr

@@ -40,7 +40,7 @@ from parties.kernel.sums.row_function import Contributor
 from parties.reader.shard import Shard
 from parties.reader.tensor_shard import TensorSchema, TensorShard
 from protocols.errors import DataError, ParameterError, PolicyError
-from protocols.privacy.laws.randomness import RandomSource
+from protocols.privacy.laws import RandomSource
 from protocols.sums.objectives import RowObjective
 from protocols.sums.plan import GradientPlan
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from protocols.aggregate.parameters import (
+from protocols.aggregate import (
     MAX_LOG_Q_128,
     MAX_PARTIES,
     MAX_PRIME_BITS,
+    NOISE_STD,
+    TAIL,
     AggregateParameters,
     is_prime,
 )
-from protocols.aggregate.security import NOISE_STD, TAIL
 from protocols.errors import ParameterError
 
 

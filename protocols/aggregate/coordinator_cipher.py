@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from protocols.aggregate import AggregateParameters
 from protocols.aggregate.cipher import public_element, session_digest
 from protocols.aggregate.ntt import Residues, reduce_once, ring_of
-from protocols.aggregate.parameters import AggregateParameters
 
 
 class CoordinatorCipher:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from protocols.aggregate.one_time import noise_units
 from protocols.aggregate.words import Words
-from protocols.privacy.laws.randomness import RandomSource
+from protocols.privacy.laws import RandomSource
 
 _DIGITS, _FIRST, _DECADES = 3, -4, 10  # So many digits, from 10^_FIRST on.
 _LEAST = 100

@@ -16,7 +16,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.aggregate.parameters import AggregateParameters
+from protocols.aggregate import AggregateParameters
 
 Residues = NDArray[np.uint64]
 _SHIFT = np.uint64(32)

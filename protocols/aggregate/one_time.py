@@ -64,10 +64,9 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from numpy.typing import NDArray
 
-from protocols.aggregate import packed
+from protocols.aggregate import NOISE_STD, TAIL, packed
 from protocols.aggregate.quorum import Quorum
 from protocols.aggregate.residues import MODULI, Residues
-from protocols.aggregate.security import NOISE_STD, TAIL
 from protocols.aggregate.words import (
     RING_DIM,
     WIDE_BITS,
@@ -79,12 +78,12 @@ from protocols.aggregate.words import (
     signed,
 )
 from protocols.errors import MessageError, PolicyError, ProtocolError
-from protocols.privacy.laws.discrete import quick_gaussian
-from protocols.privacy.laws.randomness import (
+from protocols.privacy.laws import (
     ExpandedRandomness,
     RandomSource,
     uniform_below,
 )
+from protocols.privacy.laws.discrete import quick_gaussian
 
 NONCE_BYTES, TAG_BYTES, KEY_BYTES = 12, 16, 32
 # A sum of 1024 secrets has 13 bits.

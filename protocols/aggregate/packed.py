@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.errors import MessageError, ProtocolError
-from protocols.privacy.laws.randomness import RandomSource, uniform_below
+from protocols.privacy.laws import RandomSource, uniform_below
 
 PRIME = 65521
 """The largest; `residues` takes smaller ones, too."""

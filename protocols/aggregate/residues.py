@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.aggregate.packed import PRIME, uniform_below_each
-from protocols.privacy.laws.randomness import RandomSource, uniform_below
+from protocols.privacy.laws import RandomSource, uniform_below
 
 FRACTION_BITS = 60
 BOUND = 2.0**72

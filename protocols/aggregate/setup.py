@@ -21,10 +21,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.aggregate.parameters import AggregateParameters
+from protocols.aggregate import AggregateParameters
 from protocols.errors import ProtocolError
-from protocols.exchange import signed_messages, signed_values
-from protocols.exchange.body import OPENING_KEY
+from protocols.exchange import OPENING_KEY, signed_messages, signed_values
 from protocols.exchange.messages import Body, Exchange, to_everyone
 from protocols.exchange.signed_values import SignedValue
 from protocols.plan.protocol import Request

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from protocols.aggregate import AggregateParameters
 from protocols.aggregate.ntt import Residues
-from protocols.aggregate.parameters import AggregateParameters
 from protocols.errors import MessageError, ProtocolError
 from protocols.exchange.messages import Body
 

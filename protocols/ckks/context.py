@@ -18,8 +18,8 @@ import numpy as np
 import openfhe
 from numpy.typing import NDArray
 
+from protocols.ckks import CkksParameters
 from protocols.ckks import residues as rns
-from protocols.ckks.parameters import CkksParameters
 from protocols.ckks.residues import Residues
 from protocols.errors import MessageError, ParameterError, PlatformError
 

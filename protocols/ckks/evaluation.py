@@ -33,13 +33,13 @@ from typing import Any
 import numpy as np
 import openfhe
 
+from protocols.ckks import CkksParameters
 from protocols.ckks import residues as rns
 from protocols.ckks.context import (
     CONJUGATION,
     LOADED,
     RingContext,
 )
-from protocols.ckks.parameters import CkksParameters
 from protocols.ckks.residues import Residues
 from protocols.ckks.transform import evaluations
 

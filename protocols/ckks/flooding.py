@@ -34,13 +34,13 @@ import openfhe
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from protocols.ckks import CkksParameters
 from protocols.ckks import residues as rns
 from protocols.ckks.context import RingContext, message_primes, new_context
-from protocols.ckks.parameters import CkksParameters
 from protocols.ckks.residues import Residues
 from protocols.ckks.transform import to_slots
 from protocols.errors import ParameterError, PlatformError
-from protocols.privacy.laws.randomness import RandomSource
+from protocols.privacy.laws import RandomSource
 
 Floats = NDArray[np.float64]
 STATISTICAL_SECURITY_BITS = 40

@@ -11,9 +11,9 @@ from functools import lru_cache
 
 import numpy as np
 
+from protocols.ckks import REFRESH_TOWERS, CkksParameters
 from protocols.ckks import residues as rns
 from protocols.ckks.context import RingContext, ciphertext_frame, zero_public_key
-from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
 from protocols.ckks.residues import Residues
 from protocols.errors import PlatformError
 

@@ -32,8 +32,8 @@ from protocols.ckks.context import RingContext
 from protocols.ckks.flooding import FRESH_ERROR_STD, encode_complex
 from protocols.ckks.residues import Residues, each
 from protocols.ckks.transform import Integers, evaluations, to_slots
+from protocols.privacy.laws import ExpandedRandomness, uniform_below
 from protocols.privacy.laws.discrete import quick_gaussian
-from protocols.privacy.laws.randomness import ExpandedRandomness, uniform_below
 
 Message = NDArray[np.float64] | None
 # The lift finds the multiple of Q3 in double precision: a message stays 2^-40 off the edge.

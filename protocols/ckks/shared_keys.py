@@ -16,6 +16,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 import openfhe
 
+from protocols.ckks import CkksParameters
 from protocols.ckks.context import (
     LOADED,
     ciphertext_frame,
@@ -24,7 +25,6 @@ from protocols.ckks.context import (
     zero_public_key,
 )
 from protocols.ckks.evaluation import CkksContext, unload
-from protocols.ckks.parameters import CkksParameters
 from protocols.ckks.residues import Residues
 
 T = TypeVar("T")

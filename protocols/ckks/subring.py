@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from protocols.ckks.residues import Residues
 from protocols.ckks.transform import powers_of_root, reversed_bits
-from protocols.privacy.laws.randomness import RandomSource
+from protocols.privacy.laws import RandomSource
 
 _LOW = np.uint64((1 << 32) - 1)
 

@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, TypeVar
 
+from protocols.ckks import CkksParameters
 from protocols.ckks.circuits.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.circuits.rows import REFRESH_LEVEL
 from protocols.ckks.circuits.tally import CountingContext, IterationTally, Shadow, Tally
 from protocols.ckks.circuits.work import work
-from protocols.ckks.parameters import CkksParameters
 from protocols.exchange.messages import Exchange
 from protocols.plan.circuit_plan import CircuitPlan
 from protocols.plan.kinds import circuit_kind_of

@@ -1,1 +1,79 @@
-"""Messages, documents and files: what travels, and what is kept."""
+"""The content of a message, before it has an address, and names that both sides know.
+
+Of steps that stand for others, of elements, of views of rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+COVERED, COMMIT = "cover-", "commit-"
+"""Prefixes: of a step that repeats another one without the parties that have vanished; of the step
+before another one, in which its replies are fixed."""
+PUBLIC_KEY = "public-key"
+RELINEARISATION = "relinearisation"
+OPENING_KEY = "opening-key"
+CONTRIBUTE = "contribute"
+KEYS = "keys"
+RANGES_VIEW, EMPTY_VIEW, CELLS_VIEW = "ranges", "missing", "cells"
+"""Rows encoded otherwise than for training: see `parties.reader.views`."""
+
+
+def repeated(step: str) -> str:
+    """The step that `step` repeats, itself if it repeats none."""
+    return step.removeprefix(COVERED)
+
+
+def commit_of(step: str) -> str:
+    """The step in which the replies to `step` are fixed."""
+    again = COVERED if step != repeated(step) else ""
+    return f"{again}{COMMIT}{repeated(step)}"
+
+
+def rotation_label(index: int) -> str:
+    """Label of a rotation key's uniform half."""
+    return f"rotation/{index}"
+
+
+@dataclass(frozen=True)
+class Body:
+    """Content of one message: small public fields and binary blobs."""
+
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    blobs: tuple[bytes, ...] = ()
+
+    @cached_property
+    def digests(self) -> tuple[str, ...]:
+        """SHA-256 of each blob, hexadecimal."""
+        return tuple(map(_digest, self.blobs))
+
+    def beside(self, meta: Mapping[str, Any]) -> Body:
+        """The same blobs, which are not hashed again, beside other fields."""
+        made = Body(meta, self.blobs)
+        if "digests" in vars(self):
+            vars(made)["digests"] = self.digests
+        return made
+
+
+class _Recent:
+    """The last blobs and their digests, fewer than a message may have.
+
+    Sender and receiver of one process have the same blobs, and so have all its parties: to compare
+    them takes a fiftieth of the time of a hash.
+    """
+
+    held: tuple[tuple[bytes, str], ...] = ()
+
+
+def _digest(blob: bytes) -> str:
+    """SHA-256, hexadecimal."""
+    known = next((each for each in _Recent.held if each[0] == blob), None)
+    if known is None:
+        known = blob, hashlib.sha256(blob).hexdigest()
+    others = (each for each in _Recent.held if each is not known)
+    _Recent.held = (known, *others)[:4]
+    return known[1]

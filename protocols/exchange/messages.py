@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from protocols.errors import MessageError
-from protocols.exchange.body import Body as Body
+from protocols.exchange import Body as Body
 from protocols.exchange.serialise import parse
 from protocols.exchange.signed_values import SIGNATURE_BYTES as SIGNATURE_BYTES
 

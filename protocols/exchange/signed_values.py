@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
 )
 
 from protocols.errors import MessageError, ProtocolError
-from protocols.exchange.body import Body
+from protocols.exchange import Body
 
 VALUE_BYTES = 32
 SIGNATURE_BYTES = 64

@@ -28,10 +28,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parties.kernel.gram.sums import GramSums, scaled_sums
+from protocols.ckks import CkksParameters
 from protocols.ckks.circuits.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.circuits.gram import GramLayout
 from protocols.ckks.circuits.gram_blocks import BlockLayout
-from protocols.ckks.parameters import CkksParameters
 from protocols.errors import ParameterError
 from protocols.exchange.messages import Exchange
 from protocols.exchange.wire import RunningSums

@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from protocols.ckks import REFRESH_TOWERS
 from protocols.ckks.circuits.evaluator import EncryptedVector
-from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.errors import ParameterError
 from protocols.exchange.messages import Exchange
 from protocols.gram.contributions import GAIN, GramTask

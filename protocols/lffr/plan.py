@@ -23,10 +23,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from protocols.ckks import REFRESH_TOWERS
 from protocols.ckks.circuits.lffr import LFFR_LEVELS, LffrUnits, OutputLayout, cubic
 from protocols.ckks.circuits.rows import MASK_VALUE
 from protocols.ckks.column_map import ColumnMap
-from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.errors import ParameterError
 from protocols.models.lffr import CURVATURE, Lffr
 from protocols.numerics.approximation import Polynomial

@@ -10,8 +10,9 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from parties.kernel.model import Columns, Complexes
 from parties.kernel.model.clear_rows import encoded_size, party_circuit
-from parties.kernel.model.sheet import Columns, Complexes
+from protocols.ckks import REFRESH_TOWERS, CkksParameters
 from protocols.ckks import residues as rns
 from protocols.ckks.circuits.periodic import PeriodicLayout, widest
 from protocols.ckks.circuits.rows import advance
@@ -26,7 +27,6 @@ from protocols.ckks.circuits.tally import (
 )
 from protocols.ckks.circuits.work import Work
 from protocols.ckks.factored import Link
-from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
 from protocols.ckks.shared_keys import ENCODED_ROWS
 from protocols.costs.counts import BANDWIDTH, units
 from protocols.model.plan import ModelPlan

@@ -34,10 +34,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
+from protocols.ckks import REFRESH_TOWERS
 from protocols.ckks import residues as rns
 from protocols.ckks.circuits.side_by_side import Pair, Parts
 from protocols.ckks.evaluation import CkksContext
-from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.ckks.residues import Residues
 from protocols.errors import MessageError, ProtocolError
 from protocols.exchange.messages import Body, Exchange, to_everyone

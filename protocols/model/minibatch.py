@@ -27,7 +27,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.privacy.laws.randomness import RandomSource, apart
+from protocols.privacy.laws import RandomSource, apart
 
 Array = NDArray[np.float64]
 

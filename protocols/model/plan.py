@@ -35,7 +35,7 @@ from protocols.models.registry import model_of
 from protocols.names import ENCRYPTED_MODEL, SECURE_AGGREGATION
 from protocols.numerics.approximation import Polynomial
 from protocols.plan.run_plan import Checks
-from protocols.privacy.laws.randomness import RandomSource
+from protocols.privacy.laws import RandomSource
 from protocols.rows.plan import RowsPlan
 from protocols.updates.momentum import Momentum
 from protocols.updates.update import Update

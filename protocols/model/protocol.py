@@ -13,12 +13,12 @@ from functools import cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
+from protocols.ckks import DECRYPTION_TOWERS
 from protocols.ckks import residues as rns
 from protocols.ckks.circuits import projection, side_by_side
 from protocols.ckks.circuits.rows import ColumnSum, advance
 from protocols.ckks.circuits.side_by_side import Pair, Parts, SideBySide
 from protocols.ckks.evaluation import CkksContext, unload
-from protocols.ckks.parameters import DECRYPTION_TOWERS
 from protocols.ckks.residues import Residues
 from protocols.errors import ProtocolError
 from protocols.exchange.messages import Body, Exchange

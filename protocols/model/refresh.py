@@ -25,12 +25,11 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from protocols.ckks import REFRESH_TOWERS, subring
 from protocols.ckks import residues as rns
-from protocols.ckks import subring
 from protocols.ckks.circuits import projection
 from protocols.ckks.circuits.side_by_side import Pair, Parts
 from protocols.ckks.evaluation import CkksContext
-from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.ckks.residues import Residues
 from protocols.ckks.subring import TraceMap
 from protocols.errors import MessageError, ProtocolError

@@ -11,14 +11,14 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from protocols.ckks import CkksParameters
 from protocols.ckks.circuits.choice import smallest_room
 from protocols.ckks.column_map import ColumnMap
-from protocols.ckks.parameters import CkksParameters
 from protocols.errors import ParameterError
 from protocols.numerics.slot_bounds import LARGEST_SLOT
 from protocols.numerics.whitening import Whitening
 from protocols.plan.run_plan import Checks, PrivacyPlan, RunPlan
-from protocols.privacy.laws.randomness import RandomSource
+from protocols.privacy.laws import RandomSource
 from protocols.privacy.laws.shares import NoiseSplit, gaussian_shares
 
 Plan = TypeVar("Plan", bound="CircuitPlan")

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.errors import PolicyError, ProtocolError
-from protocols.exchange.body import COMMIT, COVERED, commit_of, repeated
+from protocols.exchange import COMMIT, COVERED, commit_of, repeated
 from protocols.exchange.messages import Body, Exchange
 from protocols.names import ENCRYPTED_MODEL, ENCRYPTED_ROWS, SECURE_AGGREGATION
 

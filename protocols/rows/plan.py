@@ -18,17 +18,17 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from protocols.ckks import REFRESH_TOWERS
 from protocols.ckks.circuits.packing import Layout
 from protocols.ckks.circuits.rows import MASK_VALUE, RowUnits, iteration_levels
 from protocols.ckks.column_map import ColumnMap
-from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.errors import ParameterError
 from protocols.models.model import Model
 from protocols.models.registry import model_named
 from protocols.numerics.approximation import Polynomial, is_symmetric
 from protocols.plan.circuit_plan import CircuitPlan, ColumnMaps, Packed, check_depth
 from protocols.plan.run_plan import Checks
-from protocols.privacy.laws.randomness import RandomSource
+from protocols.privacy.laws import RandomSource
 from protocols.rows.curvature import Curvature
 from protocols.steps.precondition import LEVELS
 from protocols.updates.registry import rounds_of, rule_from_dict

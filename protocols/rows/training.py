@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from protocols.ckks import REFRESH_TOWERS
 from protocols.ckks.circuits.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.circuits.rows import (
     REFRESH_LEVEL,
@@ -21,10 +22,9 @@ from protocols.ckks.circuits.rows import (
     advance,
 )
 from protocols.ckks.evaluation import CkksContext
-from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.exchange.messages import Exchange
 from protocols.numerics.approximation import Polynomial
-from protocols.privacy.laws.randomness import RandomSource
+from protocols.privacy.laws import RandomSource
 from protocols.rows.plan import RowsPlan
 from protocols.steps.contribute import Opened, collect
 from protocols.steps.precondition import precondition

@@ -16,8 +16,7 @@ from functools import partial
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from protocols.errors import PolicyError, ProtocolError
-from protocols.exchange import signed_values
-from protocols.exchange.body import Body, commit_of
+from protocols.exchange import Body, commit_of, signed_values
 from protocols.exchange.signed_values import SignedValue, committed_text, digest_of
 
 ENDORSEMENT = "endorsement"

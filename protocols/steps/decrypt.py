@@ -20,13 +20,13 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from protocols.ckks import DECRYPTION_TOWERS
 from protocols.ckks import residues as rns
 from protocols.ckks.circuits.coefficients import coefficients
 from protocols.ckks.circuits.errors import drawn_std, slot_std
 from protocols.ckks.circuits.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.flooding import Flooding
-from protocols.ckks.parameters import DECRYPTION_TOWERS
 from protocols.ckks.transform import to_slots
 from protocols.errors import ProtocolError
 from protocols.exchange.messages import Body, Exchange

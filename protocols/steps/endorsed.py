@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from functools import partial
 
 from protocols.errors import PolicyError, ProtocolError
-from protocols.exchange import signed_values
-from protocols.exchange.body import CONTRIBUTE, Body
-from protocols.exchange.body import KEYS as KEYS_STEP
+from protocols.exchange import CONTRIBUTE, Body, signed_values
+from protocols.exchange import KEYS as KEYS_STEP
 from protocols.exchange.signed_values import SignedValue
 from protocols.steps.confirmed import ENDORSEMENT, Opening, Phase, Terms
 

@@ -34,7 +34,7 @@ from typing import Any
 from protocols.ckks import residues as rns
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.residues import Residues
-from protocols.exchange.body import PUBLIC_KEY, commit_of, rotation_label
+from protocols.exchange import PUBLIC_KEY, commit_of, rotation_label
 from protocols.exchange.messages import Body, Exchange, to_everyone
 from protocols.exchange.wire import RunningSums
 from protocols.plan.circuit_plan import CircuitPlan

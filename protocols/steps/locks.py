@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 from protocols.ckks import subring
 from protocols.ckks.residues import Residues
-from protocols.exchange.body import Body
-from protocols.privacy.laws.randomness import ExpandedRandomness
+from protocols.exchange import Body
+from protocols.privacy.laws import ExpandedRandomness
 
 WORDS, CHECK = "words", "locked"
 

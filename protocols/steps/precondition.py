@@ -26,11 +26,11 @@ import math
 from typing import Any
 
 from parties.kernel.rows.curvature import LIFT
+from protocols.ckks import REFRESH_TOWERS, CkksParameters
 from protocols.ckks.circuits.errors import fresh_std
 from protocols.ckks.circuits.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.circuits.rows import Preconditioner
 from protocols.ckks.flooding import rounding_std
-from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
 from protocols.exchange.messages import Exchange
 from protocols.rows.curvature import Curvature
 from protocols.steps.refresh import Refresh

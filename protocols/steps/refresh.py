@@ -30,11 +30,11 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+from protocols.ckks import REFRESH_TOWERS
 from protocols.ckks import residues as rns
 from protocols.ckks.circuits.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.evaluation import CkksContext
-from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.ckks.residues import Residues, each
 from protocols.exchange.messages import Body, Exchange
 from protocols.plan.circuit_plan import CircuitPlan, ColumnMaps

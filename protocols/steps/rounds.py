@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from protocols.errors import PolicyError
-from protocols.exchange import signed_values
-from protocols.exchange.body import Body, repeated
+from protocols.exchange import Body, repeated, signed_values
 from protocols.steps import restore, state_of
 from protocols.steps.confirmed import Terms, View
 from protocols.steps.endorsed import Endorsed

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 
 from protocols.errors import PolicyError
 
-# The least error that is used, of rotation keys (`ckks.parameters.NARROW_ERROR_STD`).
+# The least error that is used, of rotation keys (`ckks.NARROW_ERROR_STD`).
 SMALLEST_ERROR_STD = 1.0
 # Where an element comes from.
 SEED, JOINT_KEY, GADGET, RECEIVED, ONE = "H", "joint-key", "P g", "received", "1"

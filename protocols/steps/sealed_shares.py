@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
 )
 
 from protocols.errors import MessageError, PolicyError
-from protocols.exchange.body import Body
+from protocols.exchange import Body
 from protocols.exchange.signed_values import SIGNATURE_BYTES
 
 

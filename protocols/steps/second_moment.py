@@ -9,7 +9,7 @@ party opens the sum again, from the replies that all parties have signed, before
 Security
 - The opening key s is told to all parties. It opens sums of all P messages of that run, of which
   there is one, and its noisy value is public. Single messages stay as safe as against the
-  coordinator, who has s already (`aggregate.security`).
+  coordinator, who has s already (`protocols.aggregate`).
 - Each party has signed plan, sheets and commitments to seeds under which it answered. Another plan,
   whose noise or promise flatters, or whose joint seed opens the replies to noise, has no such
   signature.
@@ -34,7 +34,7 @@ from protocols.aggregate import setup
 from protocols.aggregate.coordinator_cipher import CoordinatorCipher
 from protocols.aggregate.wire import sum_messages
 from protocols.errors import MessageError, PolicyError, ProtocolError
-from protocols.exchange.body import OPENING_KEY
+from protocols.exchange import OPENING_KEY
 from protocols.exchange.messages import Body, Exchange, decode, to_everyone
 from protocols.names import COORDINATOR
 from protocols.numerics.whitening import ROUNDING

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.residues import Residues
-from protocols.exchange.body import Body
+from protocols.exchange import Body
 
 if TYPE_CHECKING:
     from protocols.ckks.evaluation import CkksContext

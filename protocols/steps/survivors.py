@@ -7,7 +7,7 @@ from typing import Any
 
 from protocols.ckks.residues import Residues
 from protocols.errors import ProtocolError
-from protocols.exchange.body import COVERED, commit_of
+from protocols.exchange import COVERED, commit_of
 from protocols.exchange.messages import Ask, Body, Exchange, Fold
 from protocols.exchange.wire import Check, RunningSums
 from protocols.plan.circuit_plan import CircuitPlan

@@ -31,11 +31,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from protocols.ckks import CkksParameters
 from protocols.ckks import residues as rns
 from protocols.ckks.circuits.evaluator import EncryptedVector, Evaluator, MakeTerms, Terms
 from protocols.ckks.circuits.packing import Layout
 from protocols.ckks.evaluation import CkksContext
-from protocols.ckks.parameters import CkksParameters
 from protocols.ckks.residues import Residues
 from protocols.ckks.shared_keys import chunk_of, loaded_context
 from protocols.steps.keygen import JointKeys, load_keys

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from parties.kernel.sums.products import MissingCells
-from protocols.exchange.body import EMPTY_VIEW
+from protocols.exchange import EMPTY_VIEW
 from protocols.exchange.serialise import to_plain
 from protocols.sums.one_sum import OneSum
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from parties.kernel.sums.row_function import Contributor
 from protocols.exchange.messages import Exchange
-from protocols.privacy.laws.randomness import RandomSource
+from protocols.privacy.laws import RandomSource
 from protocols.sums.plan import GradientPlan, Vector, run_rule
 
 

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from parties.kernel.integers.exact import Exact, Integers
 from parties.kernel.sums.gradients import CURVATURE
+from protocols.aggregate import AggregateParameters
 from protocols.aggregate.coordinator_cipher import CoordinatorCipher
-from protocols.aggregate.parameters import AggregateParameters
 from protocols.aggregate.setup import SumsHalf
 from protocols.aggregate.wire import pack, sum_messages
 from protocols.errors import MessageError, ParameterError
@@ -30,9 +30,9 @@ from protocols.names import SECURE_AGGREGATION, check_colluders_of_sums
 from protocols.plan.protocol import Request
 from protocols.plan.run_plan import Checks, RunPlan
 from protocols.privacy.certificates.sums import SumSetting
+from protocols.privacy.laws import RandomSource, apart
 from protocols.privacy.laws.grid import NoiseGrid
 from protocols.privacy.laws.noise import NOISE_TAIL, Noise
-from protocols.privacy.laws.randomness import RandomSource, apart
 from protocols.privacy.loss.catalogue import noise_of
 from protocols.sums.objectives import (
     DualObjective,

@@ -62,10 +62,10 @@ from parties.kernel.sums.dual import (
 )
 from parties.kernel.sums.dual_steps import Loss
 from protocols.errors import ParameterError
+from protocols.privacy.laws import RandomSource
 from protocols.privacy.laws.grid import FINENESS_BITS, NoiseGrid, discretisation_delta
-from protocols.privacy.laws.randomness import RandomSource
 from protocols.privacy.laws.shares import NoiseSplit, gaussian_shares
-from protocols.privacy.loss.gdp import mu_for_epsilon
+from protocols.privacy.loss import mu_for_epsilon
 from protocols.privacy.loss.poisson import poisson_noise_multiplier
 
 __all__ = [

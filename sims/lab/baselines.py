@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.errors import ParameterError
-from protocols.privacy.loss.gdp import mu_for_epsilon
+from protocols.privacy.loss import mu_for_epsilon
 from protocols.privacy.loss.poisson import poisson_noise_multiplier
 
 Array = NDArray[np.float64]

@@ -14,11 +14,10 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 from scipy import stats
 
-from protocols.aggregate import largest, one_time, packed, residues, words
-from protocols.aggregate.narrow import narrow_gaussian
+from parties.kernel.sums.aggregate_share import narrow_gaussian
+from protocols.aggregate import NOISE_STD, largest, one_time, packed, residues, words
 from protocols.aggregate.one_time import Round
 from protocols.aggregate.quorum import Quorum
-from protocols.aggregate.security import NOISE_STD
 from protocols.aggregate.words import RING_DIM, add_products, num_secrets
 from protocols.errors import (
     CohortError,
@@ -27,8 +26,8 @@ from protocols.errors import (
     PolicyError,
     ProtocolError,
 )
+from protocols.privacy.laws import ExpandedRandomness
 from protocols.privacy.laws.discrete import _table, quick_gaussian
-from protocols.privacy.laws.randomness import ExpandedRandomness
 from protocols.privacy.laws.seeded import SeededRandomness
 
 CONTEXT = bytes(range(32))

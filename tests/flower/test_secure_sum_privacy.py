@@ -28,7 +28,7 @@ from ciphercohort.flower.records import BLOCK, Bases, Reply
 from ciphercohort.flower.server import SecureGrid
 from protocols.aggregate.quorum import Quorum
 from protocols.errors import MessageError, ParameterError, PrivacyError, ProtocolError
-from protocols.privacy.laws.randomness import ExpandedRandomness
+from protocols.privacy.laws import ExpandedRandomness
 from protocols.privacy.laws.seeded import SeededRandomness
 from protocols.privacy.loss.ledger import Ledger
 from tests.flower.federation import FIRST_NODE, Federation, start

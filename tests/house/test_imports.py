@@ -119,7 +119,6 @@ ARITHMETIC = {
     "parties.kernel.integers",
     "parties.kernel.model",
     "parties.kernel.model.clear_rows",
-    "parties.kernel.model.sheet",
     "parties.kernel.rows",
     "parties.kernel.gram",
     "parties.kernel.gram.sums",

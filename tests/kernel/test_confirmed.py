@@ -21,13 +21,13 @@ from parties.kernel.keys import session as key_session
 from parties.kernel.keys.session import KeySession
 from parties.kernel.private import Terms
 from parties.kernel.rows.session import RowsSession
+from protocols.ckks import DECRYPTION_TOWERS, REFRESH_TOWERS
 from protocols.ckks import residues as rns
-from protocols.ckks.parameters import DECRYPTION_TOWERS, REFRESH_TOWERS
 from protocols.errors import CohortError, PolicyError
-from protocols.exchange.body import Body, commit_of
+from protocols.exchange import Body, commit_of
 from protocols.exchange.signed_messages import to_request
 from protocols.exchange.signed_values import SignedValue
-from protocols.privacy.laws.randomness import SystemRandomness
+from protocols.privacy.laws import SystemRandomness
 from protocols.steps.confirmed import Terms as Committed
 from protocols.steps.confirmed import View
 from tests.kernel.test_key_session import (

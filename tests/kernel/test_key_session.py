@@ -19,19 +19,19 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from parties.kernel.cover import CoveredSheet
 from parties.kernel.cover import session as covered_keys
-from parties.kernel.cover.sheet import CoveredSheet
+from parties.kernel.keys import KeysSheet
 from parties.kernel.keys import session as key_session
 from parties.kernel.keys.session import KeySession
-from parties.kernel.keys.sheet import KeysSheet
 from parties.kernel.private import Private, Terms
 from parties.kernel.sheet import digest_of as sheet_digest
+from protocols.ckks import REFRESH_TOWERS, CkksParameters
 from protocols.ckks import residues as rns
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.flooding import rounding_std
-from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
 from protocols.errors import CohortError, ParameterError, PolicyError
-from protocols.exchange.body import Body
+from protocols.exchange import Body
 from protocols.exchange.signed_values import SignedValue, committed_text, digest_of
 from tests.kernel.mutants import mutant
 from tests.support.masked import refresh_shares, trace_shares

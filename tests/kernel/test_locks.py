@@ -17,8 +17,8 @@ from parties.kernel import serving
 from parties.kernel.keys.key_share import KeyShare
 from parties.kernel.keys.session import KeySession
 from parties.kernel.model import session as model_session
+from protocols.ckks import REFRESH_TOWERS
 from protocols.ckks import residues as rns
-from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.errors import ProtocolError
 from protocols.exchange.messages import Body
 from protocols.model.refresh import streams_of

@@ -20,21 +20,21 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from parties.kernel import model as sheet_module
+from parties.kernel.model import Columns, ModelSheet, TraceMap
 from parties.kernel.model import session as model_session
-from parties.kernel.model import sheet as sheet_module
 from parties.kernel.model.pads import Pads
 from parties.kernel.model.session import Alone, ModelSession
-from parties.kernel.model.sheet import Columns, ModelSheet, TraceMap
 from parties.kernel.private import Private, Terms
 from parties.kernel.sheet import cost, digest_of
+from protocols.ckks import REFRESH_TOWERS, CkksParameters
 from protocols.ckks import residues as rns
 from protocols.ckks.circuits import projection
 from protocols.ckks.circuits.periodic import PeriodicLayout
 from protocols.ckks.context import CONJUGATION
 from protocols.ckks.evaluation import CkksContext
-from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
 from protocols.errors import CohortError, MessageError, ParameterError, PolicyError
-from protocols.exchange.body import Body
+from protocols.exchange import Body
 from protocols.model import minibatch
 from protocols.privacy.laws.seeded import SeededRandomness
 from tests.kernel.mutants import mutant
@@ -513,6 +513,10 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
     "scales": (
         "lambda: all(0 < s < math.inf for s in (sheet.scale, sheet.radius, sheet.bound))", TRUE,
         lambda k: refused(k, radius=-1.0) and refused(k, scale=-2.0),
+    ),
+    "what replies are divided by": (
+        "fits(sheet.link[-1] * sheet.scale ** (1 - len(sheet.link)))", "True",
+        lambda k: refused(k, {"exact": True}, law="", link=(0.5, 1e-60)),
     ),
     "some rounds": (
         "lambda: type(sheet.rounds) is int and sheet.rounds > 0", TRUE,

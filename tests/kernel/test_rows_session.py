@@ -19,10 +19,9 @@ from hypothesis import strategies as st
 from parties.kernel import EVERY
 from parties.kernel.channel import Codec
 from parties.kernel.private import Private, Terms
-from parties.kernel.rows import packed
+from parties.kernel.rows import RowsSheet, packed
 from parties.kernel.rows import session as rows_session
 from parties.kernel.rows.session import RowsSession
-from parties.kernel.rows.sheet import RowsSheet
 from parties.kernel.sheet import cost, digest_of
 from protocols.errors import CohortError
 from protocols.privacy.laws.seeded import SeededRandomness

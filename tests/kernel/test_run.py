@@ -29,7 +29,7 @@ from parties.reader.shard import ClampCounts, Shard
 from protocols.errors import PolicyError, ProtocolError
 from protocols.exchange import signed_values
 from protocols.exchange.signed_values import commitment
-from protocols.privacy.laws.randomness import SystemRandomness
+from protocols.privacy.laws import SystemRandomness
 from protocols.privacy.laws.seeded import SeededRandomness
 from tests.kernel.test_key_session import SHEET as KEYS_OF_CKKS
 from tests.kernel.test_sums_session import KEYS, ROSTER, each_round

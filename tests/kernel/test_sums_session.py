@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import fields, replace
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,14 +22,14 @@ from hypothesis import strategies as st
 from parties.kernel.integers.exact import Exact
 from parties.kernel.private import HiddenError, Private, Terms
 from parties.kernel.sheet import digest_of
+from parties.kernel.sums import SumsRound, SumsSheet, row_function
 from parties.kernel.sums import session as sums_session
 from parties.kernel.sums.gradients import Gradients
 from parties.kernel.sums.integer_sums import PartSum
 from parties.kernel.sums.row_functions import OwnCode
 from parties.kernel.sums.session import SumsSession
-from parties.kernel.sums.sheet import SumsRound, SumsSheet
 from parties.kernel.sums.tables import Judged
-from protocols.aggregate import parameters
+from protocols import aggregate
 from protocols.aggregate.choice import choose
 from protocols.errors import CohortError, MessageError, ParameterError, PolicyError
 from protocols.privacy.laws.seeded import SeededRandomness
@@ -71,7 +72,7 @@ class Watched:
         }
         self.private.terms = Terms(spend=self.spend, **(agreed | terms))
         self.bound, self.sheet = BOUND, sheet
-        rows: Any = self.private.keep(X)
+        rows: Any = self.private.keep(SimpleNamespace(rows=len(X), num_features=LENGTH))
         with self.private:
             self.session: SumsSession = kernel.SumsSession(
                 sheet, "a", rows, SeededRandomness(1), KEYS["a"], lambda *_: self
@@ -184,8 +185,10 @@ def tables_of_one_are_agreed_to(kernel: Any) -> bool:
     )  # fmt: skip
 
     def is_refused(sites: tuple[str, ...], alone: bool = False) -> bool:
-        fields = replace(function, sites=sites).fields()
-        return refused(kernel, {"exact": True, "alone": alone}, row_function=fields, **UNAGREED)
+        asked = replace(function, sites=sites)
+        fields, length = asked.fields(), asked.length(LENGTH)
+        terms = {"exact": True, "alone": alone}
+        return refused(kernel, terms, row_function=fields, length=length, **UNAGREED)
 
     asked = {sites: is_refused(sites) for sites in ((), ("b",), ("b", "c"), ("a",), ("b", "a"))}
     return (
@@ -302,12 +305,10 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
         "if most is None and self._function.kind == OwnCode.kind:", "if False:",
         own_code_holds_rows_to_a_bound,
     ),
-    "its own table": (
-        "if alone and not self._terms.alone:", "if False:", tables_of_one_are_agreed_to,
-    ),
-    "the others' tables": (
-        "name in sites or (sites and {*dict(sheet.roster)} - sites == {name})", "name in sites",
-        tables_of_one_are_agreed_to,
+    "its own table": ("self._terms.alone or not alone", "True", tables_of_one_are_agreed_to),
+    "the length of a sum": (
+        "length in (None, sheet.length)", "True",
+        lambda k: refused(k, {"exact": True}, length=LENGTH + 1, **UNAGREED),
     ),
     "finite point": (" or not np.isfinite(point).all()", "", points_are_of_this_run),
     "length of a point": ("point.shape != (self._sheet.length,) or", "", points_are_of_this_run),
@@ -332,13 +333,22 @@ def test_a_floor_holds_and_its_mutant_is_seen(floor: str) -> None:
     assert not holds(mutant(sums_session, old, new))
 
 
+def test_all_sites_but_one_show_that_one() -> None:
+    def holds(module: Any) -> bool:
+        found = [{*module.of_sites(sites, "abc")} for sites in ("", "b", "bc")]
+        return found == [set(), {"b"}, {*"abc"}]
+
+    assert holds(row_function)
+    assert not holds(mutant(row_function, "len(left) == 1", "False"))
+
+
 def test_rings_are_from_the_kernels_own_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """And have room for all parties of the roster, whatever the sheet says."""
     (large,) = (c for c in [choose(parties=4, largest_sum=1e15, precision=1e-9)])
     assert large.ring_dim > CIPHER.ring_dim
     weak = {"ring_dim": 2048, "primes": large.primes}
     assert refused(sums_session, **weak) and refused(sums_session, primes=(97,), ring_dim=16)
-    monkeypatch.setitem(parameters.MAX_LOG_Q_128, 2048, 200)
+    monkeypatch.setitem(aggregate.MAX_LOG_Q_128, 2048, 200)
     assert not refused(sums_session, **weak)
     assert Watched().session._params.parties == len(ROSTER)
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from protocols.errors import ParameterError
 from protocols.privacy.laws.seeded import SeededRandomness
 from protocols.privacy.laws.shares import NoiseSplit
-from protocols.privacy.loss.gdp import mu_for_epsilon
+from protocols.privacy.loss import mu_for_epsilon
 from protocols.updates.coordinate import DualParty, DualPlan
 from sims.lab import baselines
 from sims.lab.baselines import DpSgd, SmoothLoss, clipped_sum, dp_sgd, optimum, slope

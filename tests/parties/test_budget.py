@@ -18,8 +18,8 @@ from parties.agent.store import SessionStore
 from parties.verifier.foreseen import foreseen
 from protocols.errors import PolicyError
 from protocols.privacy.certificates.mechanism import Mechanism
+from protocols.privacy.loss import epsilon_for_mu, mu_for_epsilon
 from protocols.privacy.loss.accounting import GaussianEvent
-from protocols.privacy.loss.gdp import epsilon_for_mu, mu_for_epsilon
 from protocols.privacy.loss.ledger import Ledger
 from tests.protocols.privacy.test_whitened_ledger import DELTA, NORM, calibration
 

@@ -23,7 +23,7 @@ from protocols.plan.kinds import plan_from_dict
 from protocols.plan.run_plan import Member
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.calibrate.one_sum import plan_sum
-from protocols.privacy.laws.randomness import SystemRandomness
+from protocols.privacy.laws import SystemRandomness
 from protocols.privacy.laws.seeded import SeededRandomness
 from protocols.statistics.evaluation.objective import EvaluationObjective
 from tests.parties.agents import PASSPHRASE

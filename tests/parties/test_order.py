@@ -15,7 +15,7 @@ from parties.reader.schema import Label, NumericColumn, Schema
 from parties.reader.shard import Shard, encode_shard
 from parties.verifier.party import Party
 from protocols.exchange.messages import new_signing_key, public_bytes
-from protocols.privacy.laws.randomness import SystemRandomness
+from protocols.privacy.laws import SystemRandomness
 from protocols.privacy.laws.seeded import SeededRandomness
 from protocols.updates.coordinate import DualPlan, cyclic_batch, move
 from tests.support.helpers import through_the_codec

@@ -6,6 +6,7 @@ import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,8 @@ from parties.verifier.objectives import open_contributor
 from parties.verifier.party import REFUSED, Party
 from parties.verifier.secure_aggregation import SecureAggregationParty
 from protocols.aggregate.choice import choose
+from protocols.aggregate.cipher import encode
 from protocols.aggregate.coordinator_cipher import decode
-from protocols.aggregate.fixed_point import encode
 from protocols.errors import CohortError, DataError, ParameterError, PolicyError
 from protocols.exchange.messages import Body, Envelope, new_signing_key, public_bytes
 from protocols.exchange.messages import decode as read
@@ -35,7 +36,7 @@ from protocols.exchange.messages import encode as write
 from protocols.exchange.serialise import to_plain
 from protocols.plan.kinds import plan_from_dict
 from protocols.plan.run_plan import Member, PrivacyPlan
-from protocols.privacy.laws.randomness import SystemRandomness
+from protocols.privacy.laws import SystemRandomness
 from protocols.privacy.laws.seeded import SeededRandomness
 from protocols.privacy.loss.ledger import Ledger
 from protocols.rows.curvature import Curvature
@@ -326,7 +327,7 @@ def clear_half(contributor: Contributor) -> tuple[SecureAggregationParty, Clear]
     keys = (public_bytes(key), "01" * 32, "02" * 32)
     members = (replace(m, verify_key=k) for m, k in zip(plan.members, keys, strict=True))
     plan = replace(plan, members=tuple(members))
-    rows: Any = object()
+    rows: Any = SimpleNamespace(num_features=plan.num_features)
     run = Run(
         name="p0",
         rows=rows,
@@ -387,6 +388,7 @@ def test_too_many_rounds_are_refused_before_anything_is_built(kind: str, rounds:
     """Peak memory: less than a byte for every thousand iterations."""
     make, change = PLANS[kind]
     fields = make().to_dict()
+    plan_from_dict(fields)  # loads what such a plan needs
     change(fields, rounds)
     tracemalloc.start()
     try:

@@ -13,9 +13,9 @@ import numpy as np
 
 from parties.kernel.gram.sums import GramSums
 from parties.kernel.keys.session import refresh_reply
+from protocols.ckks import DECRYPTION_TOWERS, CkksParameters
 from protocols.ckks import residues as rns
 from protocols.ckks.evaluation import CkksContext
-from protocols.ckks.parameters import DECRYPTION_TOWERS, CkksParameters
 from protocols.exchange.messages import Body, Exchange
 from protocols.gram.contributions import UNIT, GramTask, collect, pack, row_sum_bound
 from protocols.gram.errors import model_error_std

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from protocols.ckks import CkksParameters
 from protocols.ckks.circuits.lffr import LFFR_LEVELS
-from protocols.ckks.parameters import CkksParameters
 from protocols.lffr.plan import LffrPlan, fixed_hessian_of
 from protocols.models.lffr import PAPER_LINK
 from protocols.plan.run_plan import Member

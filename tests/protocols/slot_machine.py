@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from parties.verifier.sheets import packed_slots
+from protocols.ckks import CkksParameters
 from protocols.ckks.circuits.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.circuits.packing import Layout
 from protocols.ckks.circuits.rows import REFRESH_LEVEL
 from protocols.ckks.column_map import ColumnMap
-from protocols.ckks.parameters import CkksParameters
 from protocols.rows.protocol import circuit_of
 from tests.support.helpers import Floats
 

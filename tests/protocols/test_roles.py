@@ -13,8 +13,8 @@ import openfhe
 
 from coordinator.coordinator import Coordinator
 from parties.kernel.keys.key_share import KeyShare
+from protocols.ckks import CkksParameters
 from protocols.ckks.evaluation import CkksContext
-from protocols.ckks.parameters import CkksParameters
 from tests.house.test_imports import ARITHMETIC
 from tests.support.scripts import ROOT
 from tests.support.sessions import N, small
@@ -82,7 +82,7 @@ def test_a_forked_child_refuses() -> None:
         from parties.kernel.keys.key_share import KeyShare
         from protocols.ckks.evaluation import CkksContext
         from protocols.ckks.flooding import Flooding
-        from protocols.ckks.parameters import CkksParameters
+        from protocols.ckks import CkksParameters
         from protocols.errors import PlatformError
         from tests.support.masked import refresh_shares
         params = CkksParameters(ring_dim=512, depth=3, security_bits=0)

@@ -17,9 +17,9 @@ from unittest.mock import patch
 import numpy as np
 
 from parties.kernel.keys.key_share import KeyShare
+from protocols.ckks import NARROW_ERROR_STD
 from protocols.ckks import residues as rns
 from protocols.ckks.evaluation import CkksContext
-from protocols.ckks.parameters import NARROW_ERROR_STD
 from protocols.ckks.residues import Residues
 from tests.provenance.residuals import gadget
 from tests.support import exact

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from protocols.ckks import DECRYPTION_TOWERS, REFRESH_TOWERS
 from protocols.ckks import residues as rns
 from protocols.ckks.evaluation import CkksContext
-from protocols.ckks.parameters import DECRYPTION_TOWERS, REFRESH_TOWERS
 from protocols.ckks.residues import Residues
-from protocols.exchange.body import PUBLIC_KEY, RELINEARISATION, rotation_label
+from protocols.exchange import PUBLIC_KEY, RELINEARISATION, rotation_label
 from protocols.model import gradient as model_gradient
 from protocols.steps import cover, decrypt, keygen, refresh
 from protocols.steps.endorsed import KEYS, ROWS

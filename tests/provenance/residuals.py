@@ -25,7 +25,7 @@ from protocols.ckks.flooding import FRESH_ERROR_STD
 from protocols.ckks.residues import Residues
 from protocols.ckks.sampling import mask_bits
 from protocols.ckks.subring import TraceMap
-from protocols.exchange.body import PUBLIC_KEY, RELINEARISATION, commit_of
+from protocols.exchange import PUBLIC_KEY, RELINEARISATION, commit_of
 from protocols.steps import keygen
 from protocols.steps.keygen import PUBLIC_SHARES as SHARES
 from protocols.steps.samples import (

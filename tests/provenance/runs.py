@@ -20,9 +20,9 @@ from parties.kernel.keys.key_share import KeyShare
 from parties.kernel.model.session import ModelSession
 from parties.kernel.sums.aggregate_share import AggregateShare
 from parties.verifier.encrypted_model import EncryptedModelParty
+from protocols.ckks import REFRESH_TOWERS
 from protocols.ckks import residues as rns
 from protocols.ckks.evaluation import CkksContext
-from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.exchange.messages import Body, public_bytes
 from protocols.steps.locks import Lock, asked_for
 from protocols.steps.rounds import Held

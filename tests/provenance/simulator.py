@@ -20,9 +20,9 @@ import numpy as np
 
 from parties.kernel.sheet import digest_of
 from parties.verifier.sheets import keys_sheet, rows_sheet
+from protocols.ckks import DECRYPTION_TOWERS
 from protocols.ckks import residues as rns
 from protocols.ckks.evaluation import CkksContext
-from protocols.ckks.parameters import DECRYPTION_TOWERS
 from protocols.ckks.residues import Residues
 from protocols.exchange.messages import (
     UNHEARD,

@@ -7,10 +7,9 @@ import math
 import numpy as np
 
 from protocols.aggregate import wire
-from protocols.aggregate.cipher import public_element
-from protocols.aggregate.fixed_point import encode
+from protocols.aggregate.cipher import encode, public_element
 from protocols.aggregate.ntt import reduce_once, ring_of
-from protocols.exchange.body import OPENING_KEY
+from protocols.exchange import OPENING_KEY
 from protocols.steps.samples import SEED
 from tests.provenance.residuals import Residual, UntrueError, check_independent
 from tests.provenance.runs import Run

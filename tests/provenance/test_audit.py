@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from protocols.ckks.parameters import NARROW_ERROR_STD
+from protocols.ckks import NARROW_ERROR_STD
 from protocols.errors import PolicyError
 from protocols.steps.samples import SMALLEST_ERROR_STD, SampleLedger
 from tests.provenance import runs

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from protocols.ckks.flooding import FRESH_ERROR_STD
-from protocols.exchange.body import PUBLIC_KEY
+from protocols.exchange import PUBLIC_KEY
 from protocols.steps.samples import SHARE
 from tests.provenance import residuals
 from tests.provenance.residuals import Residual, UntrueError, check_independent

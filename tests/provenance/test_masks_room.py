@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from parties.kernel.keys.key_share import KeyShare
+from protocols.ckks import REFRESH_TOWERS
 from protocols.ckks import residues as rns
-from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.ckks.sampling import mask_bits
 from tests.support import exact
 from tests.support.joint import joint_keys

@@ -27,8 +27,8 @@ from parties.reader.shard import ClampCounts, Shard, encode_columns
 from parties.reader.table import read_table
 from parties.verifier import driven
 from parties.verifier.party import Party
+from protocols.ckks import CkksParameters
 from protocols.ckks.circuits.choice import choose_parameters
-from protocols.ckks.parameters import CkksParameters
 from protocols.exchange.messages import (
     _DOMAIN,
     MAGIC,

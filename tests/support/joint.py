@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from parties.kernel.keys.key_share import KeyShare
 from parties.kernel.keys.session import Once, decryption_reply, refresh_reply, relinearisation_reply
 from parties.verifier.sheets import packed_slots
+from protocols.ckks import DECRYPTION_TOWERS, CkksParameters
 from protocols.ckks import residues as rns
 from protocols.ckks.circuits.evaluator import Evaluator
 from protocols.ckks.context import CONJUGATION
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.flooding import Flooding
-from protocols.ckks.parameters import DECRYPTION_TOWERS, CkksParameters
-from protocols.exchange.body import commit_of
+from protocols.exchange import commit_of
 from protocols.exchange.messages import (
     Body,
     Exchange,

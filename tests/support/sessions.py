@@ -16,9 +16,9 @@ from coordinator.errors import LostError
 from coordinator.log import FOLDER, TRANSCRIPT, file_name, recorded
 from parties.reader.schema import NumericColumn, Targets
 from protocols.aggregate.choice import choose
-from protocols.ckks.parameters import CkksParameters
+from protocols.ckks import CkksParameters
 from protocols.errors import CohortError
-from protocols.exchange.body import commit_of
+from protocols.exchange import commit_of
 from protocols.exchange.messages import Ask, Body, Envelope, decode, digest, encode, public_bytes
 from protocols.exchange.transcript import Transcript
 from protocols.gram.plan import GramPlan

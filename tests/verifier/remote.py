@@ -17,7 +17,7 @@ from parties.kernel.run import Run
 from parties.kernel.serving import Serving
 from parties.verifier.party import Party
 from parties.verifier.remote import Calls, RemoteOwner
-from protocols.privacy.laws.randomness import SystemRandomness
+from protocols.privacy.laws import SystemRandomness
 
 OPENED: list[socket.socket] = []
 """To be closed by whoever uses them: a kernel ends with its channel."""

@@ -27,7 +27,7 @@ from parties.kernel.sheet import cost
 from parties.kernel.sums.dual import DualSteps
 from parties.verifier.remote import Calls
 from protocols.errors import CohortError, PolicyError
-from protocols.exchange.body import Body
+from protocols.exchange import Body
 from tests.kernel import test_rows_session
 from tests.kernel.test_sums_session import SHEET
 from tests.support.others import Others

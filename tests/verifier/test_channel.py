@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from parties.kernel.channel import DTYPES, Channel, Codec, Handle
-from protocols.ckks.parameters import CkksParameters
+from protocols.ckks import CkksParameters
 from protocols.errors import MessageError
-from protocols.exchange.body import Body
+from protocols.exchange import Body
 from protocols.exchange.signed_values import SignedValue
 
 CODEC = Codec()

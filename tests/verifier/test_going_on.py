@@ -18,24 +18,23 @@ from parties.agent.store import SessionStore
 from parties.agent.vault import Vault
 from parties.kernel.channel import Handle
 from parties.kernel.gram.sums import gram_sensitivity
-from parties.kernel.keys.sheet import KeysSheet
+from parties.kernel.keys import KeysSheet
+from parties.kernel.model import Columns, ModelSheet
 from parties.kernel.model import session as model_session
-from parties.kernel.model.sheet import Columns, ModelSheet
 from parties.kernel.private import HiddenError
-from parties.kernel.rows import packed
-from parties.kernel.rows.sheet import RowsSheet
+from parties.kernel.rows import RowsSheet, packed
 from parties.kernel.sheet import cost
 from parties.kernel.study.hazards import CoxRows, RiskSets, written
 from parties.verifier.remote import Calls
+from protocols.ckks import CkksParameters
 from protocols.ckks import residues as rns
 from protocols.ckks.context import RingContext
 from protocols.ckks.flooding import rounding_std
-from protocols.ckks.parameters import CkksParameters
 from protocols.errors import CohortError, PolicyError
-from protocols.exchange.body import Body
+from protocols.exchange import Body
 from protocols.exchange.signed_values import SignedValue, committed_text, digest_of
 from protocols.plan.held_out import HeldOut
-from protocols.privacy.laws.randomness import SystemRandomness
+from protocols.privacy.laws import SystemRandomness
 from protocols.privacy.loss.accounting import GaussianEvent
 from protocols.steps.confirmed import Terms
 from tests.kernel.test_sums_session import KEYS as FOUR

@@ -29,9 +29,9 @@ from parties.reader.schema import Label, Schema
 from parties.reader.shard import ClampCounts, Shard
 from parties.verifier.remote import Calls
 from protocols.errors import CohortError, PolicyError, ProtocolError
-from protocols.exchange.body import Body
+from protocols.exchange import Body
 from protocols.exchange.signed_values import Agreement
-from protocols.privacy.laws.randomness import SystemRandomness
+from protocols.privacy.laws import SystemRandomness
 from protocols.privacy.loss.accounting import GaussianEvent
 from protocols.privacy.loss.ledger import Ledger
 from tests.kernel import test_key_session

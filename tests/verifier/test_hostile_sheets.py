@@ -16,12 +16,12 @@ from parties.kernel.model import session as model_session
 from parties.kernel.rows import packed
 from parties.kernel.rows import session as rows_session
 from parties.kernel.sheet import LEAST_UNITS, LEEWAY, SLACK, is_square
+from parties.kernel.sums import SumsRound
 from parties.kernel.sums.products import MissingCells
 from parties.kernel.sums.session import SumsSession
-from parties.kernel.sums.sheet import SumsRound
 from parties.kernel.sums.tables import Judged
 from protocols.errors import CohortError, ParameterError, PolicyError
-from protocols.privacy.laws.randomness import SystemRandomness
+from protocols.privacy.laws import SystemRandomness
 from protocols.privacy.loss.accounting import GaussianEvent
 from protocols.privacy.loss.ledger import Ledger
 from tests.kernel import test_model_session as model
@@ -31,8 +31,8 @@ from tests.kernel.test_sums_session import KEYS, SHEET
 DEAR, CHEAP = GaussianEvent(noise_multiplier=1.0), GaussianEvent(noise_multiplier=1e6)
 
 
-def cost(event: GaussianEvent) -> Any:
-    return SimpleNamespace(events=(event,), additive_delta=0.0)
+def cost(event: GaussianEvent, beside: float = 0.0) -> Any:
+    return SimpleNamespace(events=(event,), additive_delta=beside)
 
 
 @pytest.fixture
@@ -80,6 +80,18 @@ def test_a_ledger_has_names_and_events_alone(ledger: Ledger, name: Any) -> None:
     with pytest.raises(ParameterError):
         ledger.reserve("rows", [SHEET], identifier="run")  # type: ignore[list-item]
     assert ledger.spent("rows").runs == 0
+
+
+@pytest.mark.parametrize("with_ledger", [False, True])
+def test_a_run_costs_at_most_what_one_may(ledger: Ledger, with_ledger: bool) -> None:
+    """Without a ledger too, whatever its driver books: noise of next to nothing is no noise."""
+    account = Account(ledger if with_ledger else None, "rows", largest=(1.0, 1e-5))
+    for event, beside in ((DEAR, 0.0), (CHEAP, 1e-5), (CHEAP, 2e-5)):
+        with pytest.raises(PolicyError, match="exceeds max_epsilon=1 "):
+            account.reserve(cost(event, beside), "run")
+        assert account.booked == ("", 0.0)
+    account.reserve(cost(CHEAP), "run")
+    assert account.booked == ("gaussian", CHEAP.count / CHEAP.noise_multiplier**2)
 
 
 def opens(function: Any, length: int) -> None:

@@ -11,7 +11,7 @@ from ciphercohort.job.config import SimulationConfig
 from ciphercohort.job.layout import RELEASE, SECOND_MOMENT
 from coordinator.replay import replay
 from parties.reader.infer import infer_schema
-from protocols.ckks.parameters import MAX_LOG_QP_128
+from protocols.ckks import MAX_LOG_QP_128
 from protocols.model.plan import ModelPlan
 from protocols.plan.protocol import protocol_of
 from protocols.rows.plan import RowsPlan

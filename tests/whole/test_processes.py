@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 from parties.kernel.keys.key_share import KeyShare
+from protocols.ckks import CkksParameters
 from protocols.ckks.evaluation import CkksContext, unload
-from protocols.ckks.parameters import CkksParameters
 from protocols.ckks.shared_keys import release
 from protocols.errors import CohortError
 from tests.fuzz.worker import HEADROOM_BYTES, spawn

@@ -1,1 +1,14 @@
-"""Shares of others' keys, for owners who vanish."""
+"""What a run asks of a party's keys where parties stand in for others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from parties.kernel.keys import KeysSheet
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CoveredSheet(KeysSheet):
+    """See `KeysSheet`; cover: how many stand in for others."""
+
+    cover: int

@@ -9,8 +9,8 @@ from parties.kernel.cover import shamir
 from parties.kernel.keys.key_share import KeyShare
 from protocols.ckks.residues import Residues, add
 from protocols.errors import PolicyError
-from protocols.exchange.body import repeated
-from protocols.privacy.laws.randomness import SystemRandomness
+from protocols.exchange import repeated
+from protocols.privacy.laws import SystemRandomness
 from protocols.steps.samples import ONE, SHARE, Element, Pad, Sample, Term
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from parties.kernel.cover import CoveredSheet
 from parties.kernel.cover.covered_share import CoveredShare
 from parties.kernel.cover.share import CoverShare
-from parties.kernel.cover.sheet import CoveredSheet
 from parties.kernel.keys.session import KeySession
 from parties.kernel.private import Terms
 from parties.kernel.sheet import Floor
 from protocols.errors import PolicyError
-from protocols.exchange.body import COVERED, Body
+from protocols.exchange import COVERED, Body
 from protocols.exchange.signed_values import SignedValue
 
 

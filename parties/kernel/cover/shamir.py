@@ -17,7 +17,7 @@ import numpy as np
 
 from protocols.ckks import residues as rns
 from protocols.ckks.residues import Residues
-from protocols.privacy.laws.randomness import RandomSource
+from protocols.privacy.laws import RandomSource
 
 
 def deal(

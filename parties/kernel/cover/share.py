@@ -22,7 +22,7 @@ from parties.kernel.ephemeral_key import EphemeralKey
 from protocols.ckks import residues as rns
 from protocols.ckks.residues import Residues
 from protocols.errors import MessageError, PolicyError, ProtocolError
-from protocols.exchange.body import Body
+from protocols.exchange import Body
 from protocols.exchange.signed_values import SignedValue
 from protocols.steps import restore, state_of
 from protocols.steps import sealed_shares as sealing

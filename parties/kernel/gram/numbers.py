@@ -10,8 +10,8 @@ from scipy.special import logit
 
 from parties.kernel.gram.sums import Array, gram_sensitivity, gram_sums, scaled_sums
 from parties.kernel.integers import symmetric
+from parties.kernel.rows import RowsSheet
 from parties.kernel.rows.packed import hold_rows
-from parties.kernel.rows.sheet import RowsSheet
 
 HELD = math.inf
 """See `rows.packed`: these are not clipped."""

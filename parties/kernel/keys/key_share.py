@@ -18,16 +18,16 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from protocols.ckks import NARROW_ERROR_STD, REFRESH_TOWERS
 from protocols.ckks import residues as rns
 from protocols.ckks.context import RingContext, refuse_forked_child
 from protocols.ckks.flooding import FRESH_ERROR_STD, Flooding
-from protocols.ckks.parameters import NARROW_ERROR_STD, REFRESH_TOWERS
 from protocols.ckks.residues import Residues, add, each
 from protocols.ckks.sampling import encryption, fresh_errors, gaussian, in_pq, ternary
 from protocols.ckks.transform import Integers, turned
 from protocols.errors import PolicyError
-from protocols.exchange.body import PUBLIC_KEY, RELINEARISATION, rotation_label
-from protocols.privacy.laws.randomness import SystemRandomness
+from protocols.exchange import PUBLIC_KEY, RELINEARISATION, rotation_label
+from protocols.privacy.laws import SystemRandomness
 from protocols.steps import restore
 from protocols.steps.samples import (
     EPHEMERAL,

@@ -14,17 +14,17 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
+from parties.kernel.keys import KeysSheet
 from parties.kernel.keys.key_share import Asked, Drawn, Halves, KeyShare
-from parties.kernel.keys.sheet import KeysSheet
 from parties.kernel.private import Terms, terms_of
 from parties.kernel.sheet import Floor, hold
+from protocols.ckks import DECRYPTION_TOWERS, REFRESH_TOWERS, CkksParameters
 from protocols.ckks import residues as rns
 from protocols.ckks.context import RingContext
 from protocols.ckks.flooding import rounding_std
-from protocols.ckks.parameters import DECRYPTION_TOWERS, REFRESH_TOWERS, CkksParameters
 from protocols.ckks.residues import Residues
 from protocols.errors import MessageError, PolicyError, ProtocolError
-from protocols.exchange.body import KEYS, PUBLIC_KEY, Body, commit_of
+from protocols.exchange import KEYS, PUBLIC_KEY, Body, commit_of
 from protocols.exchange.signed_values import SignedValue, committed_text, digest_of
 from protocols.exchange.signed_values import check as check_signed
 from protocols.steps import restore, state_of

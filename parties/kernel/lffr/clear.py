@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from parties.kernel.model import Array, Complexes
 from parties.kernel.model.clear_rows import ClearRows, Gained
-from parties.kernel.model.sheet import Array, Complexes
 from protocols.ckks.lffr import lffr_slope
 
 

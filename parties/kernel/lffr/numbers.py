@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from parties.kernel.rows import RowsSheet
 from parties.kernel.rows.curvature import LIFT, curvature_share
 from parties.kernel.rows.packed import HELD, Array, hold_rows
-from parties.kernel.rows.sheet import RowsSheet
 from protocols.errors import PolicyError
 
 __all__ = ["HELD", "least_move", "noise_size", "shapes", "values"]

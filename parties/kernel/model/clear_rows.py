@@ -36,12 +36,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parties.kernel import EVERY, named
-from parties.kernel.model.sheet import Array, Columns, Complexes
+from parties.kernel.model import Array, Columns, Complexes
+from protocols.ckks import REFRESH_TOWERS, CkksParameters
 from protocols.ckks.context import CONJUGATION
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.factored import Link
 from protocols.ckks.flooding import encode_complex
-from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
 from protocols.ckks.residues import Residues
 from protocols.errors import PolicyError
 

@@ -15,16 +15,15 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
 from parties.kernel.ephemeral_key import EphemeralKey
+from protocols.ckks import REFRESH_TOWERS, subring
 from protocols.ckks import residues as rns
-from protocols.ckks import subring
 from protocols.ckks.context import RingContext
-from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.ckks.residues import Residues
 from protocols.ckks.sampling import WORD, mask_bits
 from protocols.ckks.subring import TraceMap
 from protocols.errors import PolicyError
 from protocols.exchange.signed_values import SignedValue, pad_key_text
-from protocols.privacy.laws.randomness import ExpandedRandomness, RandomSource, SystemRandomness
+from protocols.privacy.laws import ExpandedRandomness, RandomSource, SystemRandomness
 from protocols.steps.locks import Lock, word
 
 # 32-bit digits of a pair's integers: 320 bits, of which three primes of 60 bits take a rest.

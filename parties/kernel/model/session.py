@@ -16,24 +16,23 @@ from scipy.special import logit
 
 from parties.kernel.integers import added, clip_rows, row_norms
 from parties.kernel.keys.session import KeySession, Once, refresh_reply
+from parties.kernel.model import ModelSheet
 from parties.kernel.model.clear_rows import ClearRows, party_circuit
 from parties.kernel.model.pads import Pads, draw_masks
-from parties.kernel.model.sheet import ModelSheet
 from parties.kernel.private import Terms, opened, terms_of
 from parties.kernel.sheet import SLACK, Floor, fits, hold, of_rows
+from protocols.ckks import REFRESH_TOWERS, CkksParameters, subring
 from protocols.ckks import residues as rns
-from protocols.ckks import subring
 from protocols.ckks.context import CONJUGATION
 from protocols.ckks.evaluation import CkksContext, unload
 from protocols.ckks.factored import Link
-from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
 from protocols.ckks.residues import Residues
 from protocols.ckks.subring import TraceMap
 from protocols.errors import MessageError, PolicyError
-from protocols.exchange.body import COVERED, PUBLIC_KEY, Body, rotation_label
+from protocols.exchange import COVERED, PUBLIC_KEY, Body, rotation_label
 from protocols.exchange.signed_values import SignedValue
+from protocols.privacy.laws import ExpandedRandomness, RandomSource, apart
 from protocols.privacy.laws.discrete import between, discrete_gaussian
-from protocols.privacy.laws.randomness import ExpandedRandomness, RandomSource, apart
 from protocols.steps import restore, state_of
 from protocols.steps.locks import CHECK, WORDS, asked_for
 
@@ -471,6 +470,8 @@ def check(
         ("link", lambda: all(map(math.isfinite, (*sheet.link, sheet.gamma, sheet.unit)))),
         ("scales", lambda: all(0 < s < math.inf for s in (sheet.scale, sheet.radius, sheet.bound))),
         ("scales: too large, or too small", lambda: fits(sheet.scale) and fits(sheet.radius)),
+        # What a reply holds is divided by it.
+        ("link: leading", lambda: fits(sheet.link[-1] * sheet.scale ** (1 - len(sheet.link)))),
         ("batches", lambda: type(sheet.batches) is int and sheet.batches > 0),
         ("lost", lambda: 0 <= sheet.lost <= max(0, parties - max(2, terms.colluders + 1))),
     ]

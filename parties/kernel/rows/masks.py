@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from protocols.ckks import REFRESH_TOWERS
 from protocols.ckks import residues as rns
 from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.context import RingContext
 from protocols.ckks.lift import lift
-from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.ckks.residues import Residues, each
 from protocols.ckks.sampling import WORD, mask_bits
-from protocols.privacy.laws.randomness import RandomSource, SystemRandomness
+from protocols.privacy.laws import RandomSource, SystemRandomness
 
 
 def drawn(

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from parties.kernel import named
 from parties.kernel.integers import clip_rows, row_norms
+from parties.kernel.rows import RowsSheet
 from parties.kernel.rows.curvature import curvature_share
-from parties.kernel.rows.sheet import RowsSheet
 from protocols.errors import DataError, PolicyError
+from protocols.privacy.laws import RandomSource
 from protocols.privacy.laws.discrete import between, discrete_gaussian
-from protocols.privacy.laws.randomness import RandomSource
 
 Array = NDArray[np.float64]
 SLACK = 1 + 1e-9  # of float64: rounding, two machines

@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 
 from parties.kernel.keys.session import KeySession, refresh_reply
 from parties.kernel.private import Terms, opened, terms_of
-from parties.kernel.rows import masks, packed
-from parties.kernel.rows.sheet import ColumnMap, RowsSheet
+from parties.kernel.rows import ColumnMap, RowsSheet, masks, packed
 from parties.kernel.sheet import Floor, fits, hold, of_rows
 from protocols.ckks.residues import Residues
 from protocols.errors import MessageError, PolicyError
-from protocols.exchange.body import CONTRIBUTE, Body
-from protocols.privacy.laws.randomness import RandomSource
+from protocols.exchange import CONTRIBUTE, Body
+from protocols.privacy.laws import RandomSource
 
 
 class RowsSession:

@@ -15,6 +15,7 @@ than that. A party of `sites` adds the same to a table of its own, too.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parties.kernel.integers.exact import Exact, joined
-from parties.kernel.sums.row_function import Array, SumFunction
+from parties.kernel.sums.row_function import Array, SumFunction, of_sites
 from protocols.errors import ParameterError
 
 MOMENT_BITS = 36
@@ -81,6 +82,10 @@ class Described(SumFunction):
     def cells(self) -> int:
         """Values of one group."""
         return 1 + sum(bins + 3 if bins else count + 1 for _, count, _, bins in self.columns)
+
+    def alone(self, roster: Collection[str]) -> Collection[str]:
+        """See `of_sites`."""
+        return of_sites(self.sites, roster)
 
     def length(self, features: int) -> int:
         """Of all tables."""

@@ -22,7 +22,7 @@ Without privacy alone: norms are those of exact sums, which need them for their 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -119,6 +119,10 @@ class Generalised(SumFunction):
         d = len(self.theta) - self.within
         square = symmetric.length(d)
         return len(FIGURES) + d, square, square, square * self.clusters
+
+    def alone(self, roster: Collection[str]) -> Collection[str]:
+        """Of two or three owners' outer products each is known to the others, or nearly."""
+        return roster if self.clusters and len(roster) < 4 else ()
 
     def length(self, features: int) -> int:
         """Of all parts."""

@@ -3,7 +3,7 @@
 Everything that is published and depends on it stands in the sample ledger first
 (`protocols.steps.samples`): the masked secret, and every element's worth of every round.
 
-The coordinator learns sum_p s_p and opens sums only; why is in `protocols.aggregate.security`.
+The coordinator learns sum_p s_p and opens sums only; why is in `protocols.aggregate`.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 from numpy.typing import NDArray
 
 from parties.kernel.ephemeral_key import EphemeralKey
-from protocols.aggregate.cipher import public_element, session_digest
-from protocols.aggregate.fixed_point import encode
-from protocols.aggregate.narrow import narrow_gaussian
+from protocols.aggregate import NOISE_STD, AggregateParameters
+from protocols.aggregate.cipher import encode, public_element, session_digest
 from protocols.aggregate.ntt import Factor, Residues, reduce_once, ring_of
-from protocols.aggregate.parameters import AggregateParameters
-from protocols.aggregate.security import NOISE_STD
 from protocols.errors import ParameterError, PolicyError
-from protocols.exchange.body import OPENING_KEY
+from protocols.exchange import OPENING_KEY
 from protocols.exchange.signed_values import SignedValue, mask_key_text
-from protocols.privacy.laws.randomness import RandomSource
+from protocols.privacy.laws import RandomSource
+from protocols.privacy.laws.discrete import thresholds
 from protocols.steps.samples import ONE, SEED, SHARE, Element, Pad, Sample, SampleLedger, Term
 
 Masked = NDArray[np.uint16]
+_BLOCK = 1024  # draws compared at once: flags below 100 kB stay in cache
+_LOW = np.uint64(1)
 
 
 class AggregateShare:
@@ -190,3 +190,25 @@ class AggregateShare:
                 "this process was forked from the one that made the secret; start processes with "
                 "multiprocessing.get_context('spawn')"
             )
+
+
+def narrow_gaussian(sigma: float, count: int, randomness: RandomSource) -> NDArray[np.int64]:
+    """Independent draws of the law of `discrete`, int64 array, shape (count,).
+
+    Every draw is compared with every threshold: no address depends on what is drawn.
+
+    sigma: 1 .. 16 [units]; randomness: uniform words, two for each draw.
+    """
+    high, low = thresholds(sigma)
+    out = np.empty(count, np.int64)
+    for start in range(0, count, _BLOCK):
+        size = min(_BLOCK, count - start)
+        top, bottom = randomness.words(2 * size).reshape(2, size)
+        reached = top > high
+        tied = top == high
+        if tied.any():  # once in 2^57 draws
+            reached |= tied & (bottom >> _LOW >= low)
+        magnitude = reached.sum(axis=0, dtype=np.uint8).astype(np.int64)
+        negative = (bottom & _LOW).astype(np.int64)
+        out[start : start + size] = (magnitude ^ -negative) + negative
+    return out

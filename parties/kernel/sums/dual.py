@@ -16,7 +16,7 @@ from parties.kernel.sums.dual_steps import STEPS, Loss, dual_step, targets_of
 from parties.kernel.sums.integer_sums import Factors, scores
 from parties.kernel.sums.row_function import Contributor, Own, RowFunction
 from protocols.errors import DataError, ParameterError, ProtocolError
-from protocols.privacy.laws.randomness import RandomSource, uniform_below
+from protocols.privacy.laws import RandomSource, uniform_below
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -90,9 +90,17 @@ class DualSteps(RowFunction):
         """Whether rows toss for rounds."""
         return self.schedule == "poisson" and self.batches > 1
 
+    def length(self, features: int) -> int:
+        """Of v."""
+        return features
+
     def most(self, query: str) -> float:
         """C."""
         return self.clip
+
+    def longest(self) -> float:
+        """What rows are divided by."""
+        return self.row_scale
 
     def theta(self, v: Array) -> Array:
         """The model v / (lambda N), shape (d,)."""

@@ -66,6 +66,10 @@ class Gradients(RowFunction):
         if not (0 < self.clip < math.inf and 0 <= self.curvature_clip < math.inf):
             raise ParameterError("clips must be finite and positive")
 
+    def length(self, features: int) -> int:
+        """Of d K."""
+        return features * self.outputs
+
     def most(self, query: str) -> float:
         """The clip of the query."""
         return self.curvature_clip if query == CURVATURE else self.clip

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from parties.kernel.integers.exact import Exact
 from protocols.errors import ParameterError
-from protocols.privacy.laws.randomness import RandomSource
+from protocols.privacy.laws import RandomSource
 
 Array = NDArray[np.float64]
 LARGEST = 1e100
@@ -73,8 +74,24 @@ class RowFunction(ABC):
     without_noise: ClassVar[bool] = False
 
     @abstractmethod
+    def length(self, features: int) -> int | None:
+        """Values of a sum, for rows of so many features, bias included; None: its code says it.
+
+        Raises:
+            ParameterError: rows have others.
+        """
+
+    @abstractmethod
     def most(self, query: str) -> float:
         """Bound on |v|, in the norm of the clips."""
+
+    def longest(self) -> float:
+        """Norm that no row may exceed, or its part would; most functions clip it instead."""
+        return math.inf
+
+    def alone(self, roster: Collection[str]) -> Collection[str]:
+        """Parties of whose rows alone something opens, or follows from what the others know."""
+        return ()
 
     def moves(self, query: str) -> float:
         """Bound on |v - v'| of two rows; parts that point anywhere are up to two norms apart."""
@@ -100,11 +117,7 @@ class SumFunction(RowFunction):
 
     @abstractmethod
     def length(self, features: int) -> int:
-        """Values of the sum, for rows of so many features, bias included.
-
-        Raises:
-            ParameterError: rows have others.
-        """
+        """See `RowFunction`."""
 
     @abstractmethod
     def exact_sum(self, x: Array, y: Array, name: str) -> Exact:
@@ -123,6 +136,12 @@ class _OneSum(Contributor):
         """-weight sum_i v_i, whatever the point."""
         rows, own = self._rows, self._own
         return -self._function.exact_sum(rows.x, rows.y, own.name).times(own.weight)
+
+
+def of_sites(sites: Collection[str], roster: Collection[str]) -> Collection[str]:
+    """Whose rows are alone in a table, of a whole and some sites: all but one leave that one."""
+    left = {*roster} - {*sites}
+    return {*sites, *(left if len(left) == 1 else ())}
 
 
 def plain(value: Any) -> Any:

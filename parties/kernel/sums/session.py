@@ -14,16 +14,16 @@ from numpy.typing import NDArray
 from parties.kernel.integers.exact import Exact
 from parties.kernel.private import Terms, kept_like, opened, public_figure, terms_of
 from parties.kernel.sheet import LEAST_UNITS, LEEWAY, SLACK, Floor, hold, longest
+from parties.kernel.sums import NORMS, SumsSheet
 from parties.kernel.sums.aggregate_share import AggregateShare, Masked
 from parties.kernel.sums.row_function import Contributor, Own, SumFunction
 from parties.kernel.sums.row_functions import OwnCode, row_function
-from parties.kernel.sums.sheet import NORMS, SumsSheet
+from protocols.aggregate import AggregateParameters
 from protocols.aggregate.ntt import Residues
-from protocols.aggregate.parameters import AggregateParameters
 from protocols.errors import MessageError, PolicyError
 from protocols.exchange.signed_values import SignedValue
+from protocols.privacy.laws import RandomSource, SystemRandomness
 from protocols.privacy.laws.discrete import discrete_gaussian
-from protocols.privacy.laws.randomness import RandomSource, SystemRandomness
 
 TAIL = 12
 """Deviations of a share of noise that the range has room for, beside what rows add at most."""
@@ -63,24 +63,17 @@ class SumsSession:
         )
         weight = sheet.weights[list(dict(sheet.roster)).index(name)]
         self._own = Own(name=name, weight=weight, norm=sheet.norm, randomness=randomness)
-        # Of exact sums as well, whose bounds are of labels as a model has them.
-        exact = self._function.without_noise or getattr(self._function, "exact", False)
-        if sheet.law and exact:
-            raise PolicyError("the sheet of this run is refused: row_function is of exact sums")
-        sites = {*getattr(self._function, "sites", ())}
-        # All tables but one, taken from the whole, leave that one.
-        alone = name in sites or (sites and {*dict(sheet.roster)} - sites == {name})
-        # Of two or three owners' outer products each is known to the others, or nearly.
-        alone = alone or (getattr(self._function, "clusters", False) and len(sheet.roster) < 4)
-        if alone and not self._terms.alone:
-            raise PolicyError("the sheet of this run is refused: sites, without site_tables")
-        length = getattr(self._function, "length", None)
-        if length is not None and length(int(rows.num_features)) != sheet.length:
-            raise PolicyError("the sheet of this run is refused: length of another row function")
-        self._most = {r.query: self._function.most(r.query) * weight for r in sheet.rounds}
-        held = getattr(self._function, "row_scale", math.inf)
-        if held * LEEWAY < longest(rows):
-            raise PolicyError(f"the sheet of this run is refused: rows are longer than {held}")
+        function, length = self._function, self._function.length(int(rows.num_features))
+        alone, held = name in function.alone(dict(sheet.roster)), function.longest()
+        for field, holds in (
+            ("row_function: of exact sums", not (sheet.law and function.without_noise)),
+            ("sites: without site_tables", self._terms.alone or not alone),
+            ("length: of another row function", length in (None, sheet.length)),
+            (f"row_function: rows are longer than {held}", held * LEEWAY >= longest(rows)),
+        ):
+            if not holds:
+                raise PolicyError(f"the sheet of this run is refused: {field}")
+        self._most = {r.query: function.most(r.query) * weight for r in sheet.rounds}
         self._hold_parts(weight, public_figure(rows, "rows") or 1)
         self._rows = rows
         # A sheet's row function looks at rows once everybody has signed that sheet.

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -30,7 +31,7 @@ from scipy.special import logsumexp
 from parties.kernel.integers.exact import Exact, joined
 from parties.kernel.sums.integer_sums import log_sum, row_scores, summed
 from parties.kernel.sums.links import CLASSES, MODELS, TARGETS, decoded, deviances, logits
-from parties.kernel.sums.row_function import LARGEST, Array, SumFunction, check_sizes
+from parties.kernel.sums.row_function import LARGEST, Array, SumFunction, check_sizes, of_sites
 from protocols.errors import ParameterError
 
 DECILES = 10
@@ -293,6 +294,15 @@ class Judged(SumFunction):
             exact=self.exact,
             largest=float(self._most.max()),
         )
+
+    @property
+    def without_noise(self) -> bool:  # type: ignore[override]
+        """Bounds of exact sums are of labels as a model has them."""
+        return self.exact
+
+    def alone(self, roster: Collection[str]) -> Collection[str]:
+        """See `of_sites`."""
+        return of_sites(self.sites, roster)
 
     def length(self, features: int) -> int:
         """Of all tables."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from protocols.ckks.parameters import MAX_LOG_QP_128, REFRESH_TOWERS, CkksParameters
+from protocols.ckks import MAX_LOG_QP_128, REFRESH_TOWERS, CkksParameters
 from protocols.ckks.sampling import mask_bits, room
 from protocols.errors import ParameterError
 

@@ -28,8 +28,8 @@ import math
 
 from scipy.special import chdtri
 
+from protocols.ckks import CkksParameters
 from protocols.ckks.flooding import FINE, FRESH_ERROR_STD, Flooding, rounding_std
-from protocols.ckks.parameters import CkksParameters
 
 MARGIN = 3.0
 FEW_MARGIN = 2.0

@@ -184,7 +184,7 @@ class PeriodicLayout:
     # -- slots ------------------------------------------------------------------------------------
 
     def of_parts(self, parts: Complexes) -> Array:
-        """Vectors, from the slots (parts, k) of their parts: see `parties.kernel.model.sheet`."""
+        """Vectors, from the slots (parts, k) of their parts: see `parties.kernel.model`."""
         found: Array = np.ascontiguousarray(parts).reshape(self.num_outputs, -1).view(np.float64)
         return found[:, : self.num_features].T.reshape(self.shape).copy()
 

@@ -36,10 +36,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
+from protocols.ckks import REFRESH_TOWERS
 from protocols.ckks.circuits.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.circuits.factors import depth, last_operands
 from protocols.ckks.factored import FactoredPolynomial, Link
-from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.errors import ParameterError
 from protocols.numerics.approximation import Polynomial, is_symmetric
 from protocols.updates.update import Update, V

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from protocols.ckks import REFRESH_TOWERS
 from protocols.ckks import residues as rns
 from protocols.ckks.circuits.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.circuits.packing import next_power_of_two
@@ -25,7 +26,6 @@ from protocols.ckks.circuits.periodic import PeriodicLayout
 from protocols.ckks.circuits.projection import shifted
 from protocols.ckks.circuits.rows import ColumnSum
 from protocols.ckks.evaluation import CkksContext
-from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.ckks.residues import Residues
 
 Pair: TypeAlias = Sequence[Residues]

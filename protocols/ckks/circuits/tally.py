@@ -14,6 +14,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any, cast
 
+from protocols.ckks import CkksParameters
 from protocols.ckks.circuits.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.circuits.packing import Layout
 from protocols.ckks.circuits.rows import (
@@ -23,7 +24,6 @@ from protocols.ckks.circuits.rows import (
     RowUnits,
     advance,
 )
-from protocols.ckks.parameters import CkksParameters
 from protocols.numerics.approximation import Polynomial
 from protocols.updates.update import Update
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from protocols.ckks.parameters import CkksParameters
+from protocols.ckks import CkksParameters
 
 # Measured at rings 2^14 and 2^15, where a unit then takes the same to 10 % in all operations: a
 # product of two numbers that vary, whose quotient is not known beforehand (Shoup), is 2.5 of one

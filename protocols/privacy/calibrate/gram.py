@@ -6,8 +6,8 @@ import math
 from dataclasses import replace
 from typing import Any
 
+from protocols.ckks import CkksParameters
 from protocols.ckks.circuits.choice import choose_parameters
-from protocols.ckks.parameters import CkksParameters
 from protocols.gram.contributions import layout_for, row_sum_bound
 from protocols.gram.plan import GramPlan
 from protocols.gram.training import LEVELS

@@ -7,8 +7,8 @@ from dataclasses import replace
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.calibrate.sums import cipher_of
 from protocols.privacy.certificates.sums import MECHANISM_SHARE, SumSetting
+from protocols.privacy.loss import epsilon_for_mu, mu_for_epsilon
 from protocols.privacy.loss.catalogue import noise_of
-from protocols.privacy.loss.gdp import epsilon_for_mu, mu_for_epsilon
 from protocols.sums.one_sum import OneSum
 from protocols.sums.plan import GradientPlan
 from protocols.updates.momentum import GradientDescent

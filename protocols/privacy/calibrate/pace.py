@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.certificates.problem import Steps
-from protocols.privacy.loss.gdp import mu_for_epsilon
+from protocols.privacy.loss import mu_for_epsilon
 
 FEW, MANY = 10.0, 80.0
 """s below which rows are not whitened, and from which a row may say what the sigmoid says."""

@@ -11,9 +11,8 @@ import pkgutil
 from dataclasses import dataclass, fields, replace
 
 from parties.kernel.sums.gradients import CURVATURE
+from protocols.aggregate import NOISE_STD, TAIL, AggregateParameters
 from protocols.aggregate.choice import choose
-from protocols.aggregate.parameters import AggregateParameters
-from protocols.aggregate.security import NOISE_STD, TAIL
 from protocols.errors import ParameterError
 from protocols.models.model import Model
 from protocols.models.registry import model_named

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.errors import ParameterError
-from protocols.privacy.laws.randomness import RandomSource, apart, random_bits, uniform_below
+from protocols.privacy.laws import RandomSource, apart, random_bits, uniform_below
 
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]

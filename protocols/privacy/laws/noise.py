@@ -18,8 +18,8 @@ from typing import Any
 
 from protocols.privacy.laws.grid import NoiseGrid, discretisation_delta
 from protocols.privacy.laws.shares import NoiseSplit, gaussian_shares
+from protocols.privacy.loss import mu_for_epsilon
 from protocols.privacy.loss.accounting import Event, GaussianEvent, compose
-from protocols.privacy.loss.gdp import mu_for_epsilon
 
 NOISE_TAIL = 40.0
 """An owner's noise of so many scales has room beside its contribution."""

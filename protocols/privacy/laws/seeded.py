@@ -6,7 +6,7 @@ import hashlib
 
 import numpy as np
 
-from protocols.privacy.laws.randomness import Words
+from protocols.privacy.laws import Words
 
 _BLOCK_WORDS = 1 << 15
 

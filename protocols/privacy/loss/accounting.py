@@ -21,7 +21,7 @@ import dp_accounting
 from dp_accounting.pld import pld_privacy_accountant
 
 from protocols.errors import ParameterError
-from protocols.privacy.loss.gdp import check_delta, check_epsilon, epsilon_for_mu, mu_for_epsilon
+from protocols.privacy.loss import check_delta, check_epsilon, epsilon_for_mu, mu_for_epsilon
 
 _LIBRARY_LIMIT = 100.0
 

@@ -20,6 +20,7 @@ from protocols.plan.run_plan import PrivacyPlan
 from protocols.privacy.certificates.certificate import ASSUMPTIONS, Certificate, Condition
 from protocols.privacy.laws.grid import discretisation_delta
 from protocols.privacy.laws.shares import NoiseSplit
+from protocols.privacy.loss import check_delta, check_epsilon, epsilon_for_mu
 from protocols.privacy.loss.accounting import (
     GaussianEvent,
     epsilon_for,
@@ -27,7 +28,6 @@ from protocols.privacy.loss.accounting import (
     sigma_for,
 )
 from protocols.privacy.loss.composed import composed
-from protocols.privacy.loss.gdp import check_delta, check_epsilon, epsilon_for_mu
 
 DELTA_SHARE = 0.9
 """The mechanism's part of delta; the iterate bound may fail with the rest."""

@@ -12,8 +12,8 @@ import math
 from collections.abc import Sequence
 
 from protocols.privacy.laws.shares import NoiseSplit
+from protocols.privacy.loss import epsilon_for_mu
 from protocols.privacy.loss.accounting import GaussianEvent
-from protocols.privacy.loss.gdp import epsilon_for_mu
 
 
 def composed(

@@ -27,8 +27,8 @@ from typing import Any
 
 from protocols.errors import ParameterError, PrivacyError
 from protocols.exchange.private_files import locked, private_opener, sync_folder
+from protocols.privacy.loss import check_delta, check_epsilon
 from protocols.privacy.loss.accounting import Event, GaussianEvent, LaplaceEvent, compose
-from protocols.privacy.loss.gdp import check_delta, check_epsilon
 
 EVENTS: Mapping[str, type[Event]] = {kind.kind: kind for kind in (GaussianEvent, LaplaceEvent)}
 """Of entries; runs of an earlier version may have had Laplace noise."""

@@ -44,7 +44,7 @@ from dp_accounting.pld import pld_privacy_accountant
 from scipy.optimize import brentq
 
 from protocols.errors import ParameterError
-from protocols.privacy.loss.gdp import check_delta, check_epsilon, epsilon_for_mu, mu_for_epsilon
+from protocols.privacy.loss import check_delta, check_epsilon, epsilon_for_mu, mu_for_epsilon
 
 _TOLERANCE = 1e-3
 _FINEST, _COARSEST = 1e-5, 1e-3

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from parties.kernel.sums.tables import Bins, Judged
-from protocols.exchange.body import RANGES_VIEW
+from protocols.exchange import RANGES_VIEW
 from protocols.exchange.serialise import to_plain
 from protocols.models.registry import model_named
 from protocols.sums.one_sum import OneSum

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from protocols.errors import PrivacyError
 from protocols.privacy.certificates.mechanism import Mechanism
 from protocols.privacy.certificates.sums import MECHANISM_SHARE
+from protocols.privacy.loss import epsilon_for_mu, mu_for_epsilon
 from protocols.privacy.loss.accounting import GaussianEvent, compose
-from protocols.privacy.loss.gdp import epsilon_for_mu, mu_for_epsilon
 
 TRAINING_SHARE, EVALUATION_SHARE = 0.5, 0.25
 """Of the whole budget (mu^2), and of its delta, beside inference."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from parties.kernel.integers import symmetric
 from parties.kernel.sums.products import Information, Products
 from protocols.errors import ParameterError
-from protocols.exchange.body import RANGES_VIEW
+from protocols.exchange import RANGES_VIEW
 from protocols.exchange.serialise import to_plain
 from protocols.sums.one_sum import OneSum
 

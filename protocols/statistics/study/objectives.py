@@ -10,7 +10,7 @@ from parties.kernel.study.glm import Generalised
 from parties.kernel.study.hazards import CoxRows, RiskSets
 from parties.kernel.study.lifetimes import Lifetimes
 from parties.kernel.sums.row_function import SumFunction
-from protocols.exchange.body import CELLS_VIEW, RANGES_VIEW
+from protocols.exchange import CELLS_VIEW, RANGES_VIEW
 from protocols.exchange.serialise import to_plain
 from protocols.sums.one_sum import OneSum
 

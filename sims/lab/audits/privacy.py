@@ -44,7 +44,7 @@ from protocols.errors import ParameterError
 from protocols.numerics.approximation import Polynomial
 from protocols.numerics.whitening import Whitening
 from protocols.privacy.certificates.certificate import Certificate
-from protocols.privacy.loss.gdp import epsilon_for_mu
+from protocols.privacy.loss import epsilon_for_mu
 from protocols.updates.update import Update
 from sims.lab.audits.many_twins import Floats, train_many
 

@@ -31,9 +31,9 @@ from parties.reader.shard import ClampCounts, Shard
 from parties.verifier.objectives import open_contributor
 from protocols.errors import ParameterError
 from protocols.exchange.messages import Exchange
-from protocols.privacy.laws.randomness import RandomSource, Words
+from protocols.privacy.laws import RandomSource, Words
 from protocols.privacy.laws.seeded import SeededRandomness
-from protocols.privacy.loss.gdp import epsilon_for_mu
+from protocols.privacy.loss import epsilon_for_mu
 from protocols.sums.objectives import DualObjective
 from protocols.sums.plan import GradientPlan, run_rule
 from sims.lab.audits import second_accountant as second

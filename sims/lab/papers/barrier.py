@@ -46,7 +46,7 @@ from protocols.models.registry import model_named
 from protocols.numerics.approximation import Polynomial
 from protocols.privacy.certificates.barrier import BarrierSetting
 from protocols.privacy.certificates.certificate import Certificate
-from protocols.privacy.loss.gdp import mu_for_epsilon
+from protocols.privacy.loss import mu_for_epsilon
 from protocols.privacy.search.search import find_setting
 from protocols.updates.barrier import Barrier
 from protocols.updates.momentum import GradientDescent

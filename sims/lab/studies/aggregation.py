@@ -57,7 +57,7 @@ from protocols.exchange.serialise import to_plain
 from protocols.exchange.transcript import Transcript
 from protocols.names import COORDINATOR
 from protocols.plan.run_plan import Member, RunPlan
-from protocols.privacy.laws.randomness import SystemRandomness
+from protocols.privacy.laws import SystemRandomness
 from protocols.sums.objectives import RowObjective
 from protocols.sums.plan import GradientPlan
 from protocols.updates.momentum import GradientDescent

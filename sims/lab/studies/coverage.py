@@ -32,7 +32,7 @@ from scipy.stats import norm
 
 from protocols.errors import PrivacyError
 from protocols.privacy.certificates.sums import MECHANISM_SHARE
-from protocols.privacy.loss.gdp import mu_for_epsilon
+from protocols.privacy.loss import mu_for_epsilon
 from protocols.statistics.inference.budget import training_part
 from protocols.statistics.inference.estimate import (
     Estimate,

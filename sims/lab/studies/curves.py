@@ -29,7 +29,7 @@ from parties.kernel.study.lifetimes import Lifetimes, square_root
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.calibrate.one_sum import plan_sum
 from protocols.privacy.certificates.mechanism import Mechanism
-from protocols.privacy.loss.gdp import epsilon_for_mu
+from protocols.privacy.loss import epsilon_for_mu
 from protocols.statistics.study.noisy import Noise
 from protocols.statistics.study.objectives import LifetimesObjective
 from protocols.sums.plan import GradientPlan

@@ -26,7 +26,7 @@ from scipy.optimize import brentq
 from scipy.special import expit
 
 from protocols.errors import ParameterError
-from protocols.privacy.loss.gdp import check_delta, check_epsilon, delta_for_mu
+from protocols.privacy.loss import check_delta, check_epsilon, delta_for_mu
 from sims.lab.baselines import Array
 
 CURVATURE = 0.25

@@ -11,8 +11,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from protocols.aggregate import AggregateParameters
 from protocols.aggregate.choice import choose
-from protocols.aggregate.parameters import AggregateParameters
 from protocols.errors import ParameterError
 
 Array = NDArray[np.float64]

@@ -29,8 +29,8 @@ from ciphercohort.verify.folder import verify_run
 from parties.reader.schema import CategoricalColumn, NumericColumn, Schema, Targets
 from parties.reader.views import row_norm
 from protocols.errors import ParameterError, PrivacyError
+from protocols.privacy.loss import epsilon_for_mu, mu_for_epsilon
 from protocols.privacy.loss.accounting import GaussianEvent
-from protocols.privacy.loss.gdp import epsilon_for_mu, mu_for_epsilon
 from protocols.statistics.inference.budget import left_mu, training_part
 from protocols.statistics.inference.estimate import (
     Array,

@@ -33,8 +33,8 @@ from parties.agent.owner import Owner
 from parties.agent.server import AgentServer
 from parties.agent.settings import Allowance, Settings
 from parties.agent.vault import new_entry, read_entry
+from parties.kernel.model import ModelSheet
 from parties.kernel.model.session import Alone
-from parties.kernel.model.sheet import ModelSheet
 from protocols.errors import ParameterError, PolicyError
 from protocols.exchange.documents import load_toml, to_toml
 from protocols.plan.held_out import HeldOut

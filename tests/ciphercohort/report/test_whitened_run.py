@@ -28,7 +28,7 @@ from protocols.errors import SchemaError
 from protocols.plan.kinds import plan_from_dict
 from protocols.plan.published import published
 from protocols.privacy.calibrate.pace import SHARE
-from protocols.privacy.loss.gdp import mu_for_epsilon
+from protocols.privacy.loss import mu_for_epsilon
 from protocols.privacy.search.rescale import Scaling
 from sims.simulation import _recording, simulate
 from tests.sims.model_runs import public_schema

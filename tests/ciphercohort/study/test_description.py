@@ -17,7 +17,7 @@ from ciphercohort.study.description import ALL, NONE, Description
 from parties.reader.schema import CategoricalColumn, Label, NumericColumn, Schema
 from parties.reader.views import cells_schema, encode_with_views
 from protocols.errors import ParameterError, SchemaError
-from protocols.exchange.body import CELLS_VIEW
+from protocols.exchange import CELLS_VIEW
 from protocols.statistics.study.description import hidden, numeric_figures
 from sims.study import describe
 from tests.sims.model_runs import cohort

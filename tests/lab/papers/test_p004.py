@@ -20,7 +20,7 @@ from parties.kernel.sums.dual_steps import targets_of
 from parties.reader.infer import REGRESSION_SCALING
 from protocols.errors import DataError, ParameterError
 from protocols.names import SECURE_AGGREGATION
-from protocols.privacy.loss.gdp import mu_for_epsilon
+from protocols.privacy.loss import mu_for_epsilon
 from protocols.sums.plan import GradientPlan
 from protocols.updates.coordinate import DualPlan
 from sims.lab.baselines import DpSgd, dp_sgd

@@ -24,8 +24,8 @@ from protocols.privacy.calibrate import sums, whitened
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.certificates.sums import SumSetting
 from protocols.privacy.laws.seeded import SeededRandomness
+from protocols.privacy.loss import mu_for_epsilon
 from protocols.privacy.loss.accounting import GaussianEvent
-from protocols.privacy.loss.gdp import mu_for_epsilon
 from protocols.sums import plan as gradients
 from protocols.sums.plan import GradientPlan
 from protocols.updates.registry import UPDATES

@@ -12,7 +12,7 @@ from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression
 
 from protocols.errors import ParameterError
-from protocols.privacy.loss.gdp import mu_for_epsilon
+from protocols.privacy.loss import mu_for_epsilon
 from sims.lab.studies.objective_perturbation import noise_std, train
 
 Array = NDArray[np.float64]

@@ -18,7 +18,7 @@ from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
 
 from parties.reader.schema import Label, NumericColumn, Schema
-from protocols.privacy.loss.gdp import mu_for_epsilon
+from protocols.privacy.loss import mu_for_epsilon
 from sims.lab.baselines import DpSgd
 from sims.lab.studies import utility
 from sims.lab.studies.utility import table_lines

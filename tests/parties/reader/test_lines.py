@@ -17,8 +17,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from parties.reader import LINES, SHEET_ROWS, TEXT_ROWS
 from parties.reader.cells import OTHER, cell_text, number, plain
-from parties.reader.problems import LINES, SHEET_ROWS, TEXT_ROWS
 from parties.reader.schema import CategoricalColumn, Label, NumericColumn, Schema
 from parties.reader.shard import encode_shard
 from parties.reader.table import READERS, batches, read_table

@@ -10,11 +10,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
 from parties.kernel.sums.aggregate_share import AggregateShare
-from protocols.aggregate import setup, wire
+from protocols.aggregate import AggregateParameters, setup, wire
 from protocols.aggregate.cipher import session_digest
 from protocols.aggregate.coordinator_cipher import CoordinatorCipher
 from protocols.aggregate.ntt import Residues
-from protocols.aggregate.parameters import AggregateParameters
 from protocols.exchange.messages import Ask, Body, new_signing_key, public_bytes
 from protocols.privacy.laws.seeded import SeededRandomness
 

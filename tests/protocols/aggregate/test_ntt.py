@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from protocols.aggregate import is_prime
 from protocols.aggregate.choice import smallest_modulus
 from protocols.aggregate.ntt import Ring
-from protocols.aggregate.parameters import is_prime
 
 LARGEST = {
     n: next(p for p in range(2**31 - 2 * n + 1, 0, -2 * n) if is_prime(p)) for n in (8, 2048)

@@ -7,14 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocols.aggregate.choice import choose, smallest_modulus
-from protocols.aggregate.coordinator_cipher import decode
-from protocols.aggregate.fixed_point import encode
-from protocols.aggregate.parameters import MAX_LOG_Q_128, AggregateParameters, is_prime
-from protocols.aggregate.security import (
+from protocols.aggregate import (
+    MAX_LOG_Q_128,
     NOISE_STD,
     RLWE_STD,
+    AggregateParameters,
+    is_prime,
 )
+from protocols.aggregate.choice import choose, smallest_modulus
+from protocols.aggregate.cipher import encode
+from protocols.aggregate.coordinator_cipher import decode
 from protocols.aggregate.wire import pack, unpack
 from protocols.errors import DataError, MessageError, ParameterError
 from protocols.exchange.serialise import from_plain, to_plain

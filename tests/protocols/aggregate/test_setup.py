@@ -12,8 +12,7 @@ from scipy import stats
 from protocols.aggregate import setup
 from protocols.aggregate.choice import choose
 from protocols.errors import MessageError, PolicyError, ProtocolError
-from protocols.exchange import signed_values
-from protocols.exchange.body import OPENING_KEY
+from protocols.exchange import OPENING_KEY, signed_values
 from protocols.exchange.messages import Body, new_signing_key
 from protocols.exchange.signed_values import SignedValue
 from tests.protocols.aggregate.cohort import Cohort, make_cohort

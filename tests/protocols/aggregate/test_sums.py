@@ -12,10 +12,9 @@ import pytest
 from scipy import stats
 
 from parties.kernel.sums.aggregate_share import AggregateShare
-from protocols.aggregate import wire
+from protocols.aggregate import AggregateParameters, wire
 from protocols.aggregate.choice import choose
 from protocols.aggregate.cipher import public_element
-from protocols.aggregate.parameters import AggregateParameters
 from protocols.errors import DataError, ParameterError, PolicyError, ProtocolError
 from protocols.exchange.messages import Body
 from tests.protocols.aggregate.cohort import SEED, SESSION, make_cohort

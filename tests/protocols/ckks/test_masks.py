@@ -9,10 +9,10 @@ import pytest
 from scipy import stats
 
 from parties.kernel.rows.masks import draw_mask
+from protocols.ckks import REFRESH_TOWERS, CkksParameters
 from protocols.ckks.circuits.choice import smallest_mask_bits, smallest_room
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.lift import lift
-from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
 from protocols.ckks.sampling import mask_bits, room
 from protocols.privacy.laws.seeded import SeededRandomness
 from tests.support import exact

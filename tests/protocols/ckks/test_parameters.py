@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from protocols.ckks.circuits.choice import choose_parameters
-from protocols.ckks.circuits.rows import gradient_levels
-from protocols.ckks.evaluation import CkksContext
-from protocols.ckks.parameters import (
+from protocols.ckks import (
     MAX_LOG_QP_128,
     MIN_RING_DIM,
     REFRESH_TOWERS,
     RESERVED_BITS,
     CkksParameters,
 )
+from protocols.ckks.circuits.choice import choose_parameters
+from protocols.ckks.circuits.rows import gradient_levels
+from protocols.ckks.evaluation import CkksContext
 from protocols.errors import ParameterError
 from protocols.numerics.approximation import SIGMOID_DEGREES
 from tests.support.helpers import make_link

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from protocols.ckks import CkksParameters
 from protocols.ckks import residues as rns
 from protocols.ckks.evaluation import CkksContext
-from protocols.ckks.parameters import CkksParameters
 from protocols.errors import MessageError
 
 N = 512

@@ -7,11 +7,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from protocols.aggregate.narrow import narrow_gaussian
+from parties.kernel.sums.aggregate_share import narrow_gaussian
+from protocols.ckks import CkksParameters
 from protocols.ckks import residues as rns
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.flooding import FRESH_ERROR_STD
-from protocols.ckks.parameters import CkksParameters
 from protocols.ckks.sampling import encryption, fresh_errors, gaussian, in_q, ternary
 from protocols.ckks.transform import evaluations
 from protocols.privacy.laws.seeded import SeededRandomness

@@ -10,12 +10,12 @@ from unittest.mock import patch
 
 import pytest
 
+from protocols.ckks import CkksParameters
 from protocols.ckks.circuits import evaluator
 from protocols.ckks.circuits.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.circuits.rows import REFRESH_LEVEL
 from protocols.ckks.circuits.tally import CountingContext, Shadow, Tally
 from protocols.ckks.evaluation import CkksContext
-from protocols.ckks.parameters import CkksParameters
 from protocols.costs.counts import iterations
 from protocols.exchange.messages import Exchange
 from protocols.rows.plan import RowsPlan

@@ -12,9 +12,9 @@ from unittest.mock import patch
 import pytest
 
 from parties.kernel.model.clear_rows import ClearRows
+from protocols.ckks import REFRESH_TOWERS
 from protocols.ckks.circuits import periodic
 from protocols.ckks.circuits.periodic import Way
-from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.ckks.shared_keys import MemoryBudget
 from protocols.costs.counts import cheapest_layout
 from protocols.errors import ParameterError

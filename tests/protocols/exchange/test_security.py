@@ -18,8 +18,8 @@ from parties.agent.agent import Limits
 from parties.agent.settings import ConsentMode
 from parties.policy import Policy
 from parties.verifier import encrypted_rows
+from protocols.ckks import REFRESH_TOWERS
 from protocols.ckks.flooding import Flooding
-from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.errors import MessageError, ParameterError, PolicyError, ProtocolError
 from protocols.exchange.messages import Body, new_signing_key
 from protocols.exchange.signed_values import commitment, new_seed

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from protocols.aggregate.choice import choose
-from protocols.ckks.parameters import CkksParameters
+from protocols.ckks import CkksParameters
 from protocols.errors import MessageError, ParameterError
 from protocols.exchange.serialise import from_plain, to_plain
 from protocols.numerics.approximation import Polynomial

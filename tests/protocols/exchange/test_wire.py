@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from protocols.ckks import CkksParameters
 from protocols.ckks import residues as rns
 from protocols.ckks.evaluation import CkksContext
-from protocols.ckks.parameters import CkksParameters
 from protocols.errors import MessageError, ProtocolError
 from protocols.exchange.messages import Body
 from protocols.exchange.wire import RunningSums, residues_of

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from parties.kernel.gram.sums import GramSums
+from protocols.ckks import CkksParameters
 from protocols.ckks.circuits.gram import GramLayout
-from protocols.ckks.parameters import CkksParameters
 from protocols.errors import ParameterError, ProtocolError
 from protocols.exchange.messages import Body
 from protocols.gram.contributions import collect, pack, row_sum_bound

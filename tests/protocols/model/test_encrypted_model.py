@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parties.kernel.model.sheet import Columns
+from parties.kernel.model import Columns
 from parties.reader.schema import NumericColumn, Targets
 from protocols.ckks import subring
 from protocols.ckks.circuits import projection

@@ -27,7 +27,7 @@ from protocols.privacy.calibrate.calibration import calibrate
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.certificates.sensitivity import diameter
 from protocols.privacy.laws.seeded import SeededRandomness
-from protocols.privacy.loss.gdp import mu_for_epsilon
+from protocols.privacy.loss import mu_for_epsilon
 from protocols.privacy.loss.poisson import poisson_noise_multiplier
 from tests.protocols.model.test_linear_at_home import LFFR_RULE, LINK, session_of, twin_of
 from tests.support.alike import spread

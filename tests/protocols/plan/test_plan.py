@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from protocols.ckks import CkksParameters
 from protocols.ckks.circuits.choice import choose_parameters
-from protocols.ckks.parameters import CkksParameters
 from protocols.errors import CohortError, ParameterError
 from protocols.numerics.approximation import reciprocal_approximation
 from protocols.plan.kinds import plan_from_dict

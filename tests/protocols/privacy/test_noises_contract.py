@@ -11,7 +11,7 @@ import pytest
 
 from protocols.errors import ParameterError
 from protocols.privacy.certificates.sums import SumSetting
-from protocols.privacy.laws.randomness import SystemRandomness
+from protocols.privacy.laws import SystemRandomness
 from protocols.privacy.laws.seeded import SeededRandomness
 from protocols.privacy.laws.shares import NoiseSplit
 from protocols.privacy.loss.catalogue import NOISES, noise_of

@@ -17,7 +17,7 @@ from protocols.privacy.calibrate.pace import DROWNED, FEW, MANY, pace
 from protocols.privacy.calibrate.whitened import Moment, draft_whitened, expected_moment
 from protocols.privacy.certificates.mechanism import Mechanism
 from protocols.privacy.certificates.problem import chance
-from protocols.privacy.loss.gdp import mu_for_epsilon
+from protocols.privacy.loss import mu_for_epsilon
 from tests.support.helpers import NOISE, make_plan, signed_plan
 
 WANTED = Wanted(epsilon=1.0, colluders=1, profile="fast-insecure", update="")

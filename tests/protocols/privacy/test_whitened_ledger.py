@@ -16,8 +16,8 @@ from protocols.privacy.calibrate.calibration import Calibration, calibrate
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.calibrate.pace import SHARE
 from protocols.privacy.certificates.mechanism import Mechanism
+from protocols.privacy.loss import mu_for_epsilon
 from protocols.privacy.loss.accounting import GaussianEvent
-from protocols.privacy.loss.gdp import mu_for_epsilon
 from protocols.privacy.loss.ledger import Ledger
 
 EPSILON, DELTA, NORM = 1.0, 1e-5, 1.0

@@ -12,9 +12,9 @@ import pytest
 from scipy import stats
 
 from parties.verifier.sheets import packed_slots
+from protocols.ckks import CkksParameters
 from protocols.ckks.circuits.choice import choose_parameters
 from protocols.ckks.circuits.lffr import LFFR_LEVELS
-from protocols.ckks.parameters import CkksParameters
 from protocols.errors import DataError, ParameterError, PolicyError
 from protocols.lffr.plan import LffrPlan, fixed_hessian_of
 from protocols.models.lffr import CURVATURE, PAPER_LINK

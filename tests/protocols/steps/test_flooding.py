@@ -18,17 +18,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from protocols.ckks import DECRYPTION_TOWERS, CkksParameters
 from protocols.ckks.circuits import projection
 from protocols.ckks.circuits.coefficients import coefficients
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.flooding import Flooding
-from protocols.ckks.parameters import DECRYPTION_TOWERS, CkksParameters
 from protocols.ckks.transform import powers_of_five, to_slots
 from protocols.errors import ParameterError
 from protocols.model import protocol as encrypted_model
 from protocols.model.plan import ModelPlan
 from protocols.plan import kinds
-from protocols.privacy.laws.randomness import SystemRandomness
+from protocols.privacy.laws import SystemRandomness
 from protocols.privacy.laws.seeded import SeededRandomness
 from protocols.steps import decrypt
 from protocols.steps.decrypt import flooding_of

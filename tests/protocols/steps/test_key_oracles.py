@@ -15,7 +15,7 @@ import numpy as np
 from coordinator.replay import replay
 from protocols.ckks import residues as rns
 from protocols.ckks.evaluation import CkksContext
-from protocols.exchange.body import commit_of
+from protocols.exchange import commit_of
 from protocols.exchange.messages import Body
 from protocols.exchange.signed_messages import replied, to_request
 from protocols.steps import keygen

@@ -17,16 +17,15 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
+from parties.kernel.model import Columns
 from parties.kernel.model.clear_rows import ClearRows
 from parties.kernel.model.pads import Pads
 from parties.kernel.model.session import ModelSession
-from parties.kernel.model.sheet import Columns
 from parties.kernel.private import closed
+from protocols.ckks import REFRESH_TOWERS, subring
 from protocols.ckks import residues as rns
-from protocols.ckks import subring
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.factored import Link
-from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.ckks.sampling import mask_bits
 from protocols.ckks.subring import TraceMap
 from protocols.errors import PolicyError, ProtocolError

@@ -20,7 +20,7 @@ from protocols.models.registry import model_named
 from protocols.plan.run_plan import Member
 from protocols.privacy.calibrate.calibration import calibrate
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
-from protocols.privacy.laws.randomness import SystemRandomness
+from protocols.privacy.laws import SystemRandomness
 from protocols.rows.curvature import row_sums
 from protocols.sums.objectives import (
     CURVATURE,

@@ -22,8 +22,8 @@ from parties.kernel.sums.integer_sums import Factors, PartSum, log_sum, row_scor
 from parties.kernel.sums.products import products_of
 from parties.verifier.objectives import open_contributor
 from protocols.aggregate.choice import choose
+from protocols.aggregate.cipher import encode
 from protocols.aggregate.coordinator_cipher import decode
-from protocols.aggregate.fixed_point import encode
 from protocols.privacy.calibrate.one_sum import plan_sum
 from protocols.privacy.laws.seeded import SeededRandomness
 from protocols.sums.objectives import DualObjective, RowObjective

@@ -16,7 +16,7 @@ from parties.kernel.sums.dual_steps import Loss
 from protocols.errors import DataError, ParameterError, ProtocolError
 from protocols.privacy.laws.seeded import SeededRandomness
 from protocols.privacy.laws.shares import NoiseSplit
-from protocols.privacy.loss.gdp import mu_for_epsilon
+from protocols.privacy.loss import mu_for_epsilon
 from protocols.updates.coordinate import DualParty, DualPlan, cyclic_batch, move
 
 Array = NDArray[np.float64]

@@ -78,7 +78,7 @@ ABOUT = About(
     ),
     remarks=(
         "the paper uses ring 2^16 with 1,200 bits of modulus and states 128 bits of security; "
-        "here ring 2^15 with 772 (protocols/ckks/parameters.py)",
+        "here ring 2^15 with 772 (protocols/ckks/__init__.py)",
     ),
     seconds=1100,
 )

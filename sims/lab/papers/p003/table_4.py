@@ -15,7 +15,7 @@ from scipy.special import expit
 
 from ciphercohort.report.plots import BLUE, VERMILLION
 from protocols.numerics.approximation import sigmoid_approximation
-from protocols.privacy.loss.gdp import mu_for_epsilon
+from protocols.privacy.loss import mu_for_epsilon
 from sims.lab.papers.barrier import (
     CLIP,
     CLIP_RATE,

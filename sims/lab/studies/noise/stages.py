@@ -18,22 +18,21 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.kernel.model.sheet import Columns
+from parties.kernel.model import Columns
 from parties.verifier.objectives import open_contributor
 from parties.verifier.sheets import packed_slots
 from protocols.aggregate import setup
 from protocols.aggregate.coordinator_cipher import CoordinatorCipher
 from protocols.aggregate.wire import sum_messages
+from protocols.ckks import DECRYPTION_TOWERS, REFRESH_TOWERS, subring
 from protocols.ckks import residues as rns
-from protocols.ckks import subring
 from protocols.ckks.circuits import projection
 from protocols.ckks.circuits.errors import drawn_std
 from protocols.ckks.circuits.evaluator import EncryptedVector
 from protocols.ckks.circuits.packing import Layout
 from protocols.ckks.circuits.side_by_side import Parts
 from protocols.ckks.evaluation import CkksContext
-from protocols.ckks.parameters import DECRYPTION_TOWERS, REFRESH_TOWERS
-from protocols.exchange.body import OPENING_KEY, PUBLIC_KEY, rotation_label
+from protocols.exchange import OPENING_KEY, PUBLIC_KEY, rotation_label
 from protocols.exchange.messages import Body
 from protocols.exchange.wire import sum_blobs
 from protocols.model import gradient as model_gradient

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from ciphercohort.job.config import SimulationConfig
-from protocols.aggregate.parameters import AggregateParameters
+from protocols.aggregate import AggregateParameters
+from protocols.ckks import DECRYPTION_TOWERS, REFRESH_TOWERS
 from protocols.ckks import residues as rns
-from protocols.ckks.parameters import DECRYPTION_TOWERS, REFRESH_TOWERS
 from protocols.errors import ParameterError, PrivacyError
 from protocols.names import ENCRYPTED_MODEL, ENCRYPTED_ROWS, SECURE_AGGREGATION
 from protocols.plan.kinds import only

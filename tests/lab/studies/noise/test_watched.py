@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from protocols.ckks import CkksParameters
 from protocols.ckks.evaluation import CkksContext
-from protocols.ckks.parameters import CkksParameters
 from protocols.privacy.calibrate import rows
 from protocols.rows.plan import RowsPlan
 from sims import exact

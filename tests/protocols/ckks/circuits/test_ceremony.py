@@ -26,8 +26,9 @@ import numpy as np
 import pytest
 
 from parties.kernel.keys.session import refresh_reply
+from parties.kernel.model import Columns
 from parties.kernel.model.clear_rows import ClearRows
-from parties.kernel.model.sheet import Columns
+from protocols.ckks import DECRYPTION_TOWERS, REFRESH_TOWERS, CkksParameters
 from protocols.ckks import residues as rns
 from protocols.ckks.circuits.choice import choose_parameters
 from protocols.ckks.circuits.evaluator import EncryptedVector, Evaluator
@@ -38,12 +39,11 @@ from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.context import CONJUGATION
 from protocols.ckks.factored import Link
 from protocols.ckks.flooding import Flooding, rounding_std
-from protocols.ckks.parameters import DECRYPTION_TOWERS, REFRESH_TOWERS, CkksParameters
 from protocols.errors import ProtocolError
 from protocols.exchange.messages import Body
 from protocols.numerics.approximation import SIGMOID_DEGREES
 from protocols.plan import kinds
-from protocols.privacy.laws.randomness import SystemRandomness
+from protocols.privacy.laws import SystemRandomness
 from protocols.privacy.laws.seeded import SeededRandomness
 from protocols.rows.curvature import Curvature
 from protocols.rows.plan import RowsPlan

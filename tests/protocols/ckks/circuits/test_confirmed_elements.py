@@ -17,11 +17,11 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
+from protocols.ckks import REFRESH_TOWERS
 from protocols.ckks import residues as rns
 from protocols.ckks.circuits.side_by_side import SideBySide
-from protocols.ckks.parameters import REFRESH_TOWERS
 from protocols.errors import CohortError, ProtocolError
-from protocols.exchange.body import commit_of
+from protocols.exchange import commit_of
 from protocols.exchange.messages import Body
 from protocols.exchange.signed_values import SignedValue
 from protocols.plan.protocol import protocol_of

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from protocols.ckks import CkksParameters
 from protocols.ckks.circuits.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.circuits.packing import Layout
 from protocols.ckks.circuits.rows import ColumnSum
 from protocols.ckks.evaluation import CkksContext
-from protocols.ckks.parameters import CkksParameters
 from tests.support.helpers import log2_error
 
 PARAMS = CkksParameters(ring_dim=1024, depth=5, scale_bits=50, security_bits=0)

@@ -21,12 +21,12 @@ import pytest
 
 from parties.kernel.cover.covered_share import CoveredShare
 from parties.kernel.keys.key_share import KeyShare
+from protocols.ckks import REFRESH_TOWERS, CkksParameters
 from protocols.ckks import residues as rns
 from protocols.ckks.circuits.evaluator import Evaluator
 from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.flooding import FRESH_ERROR_STD, Flooding
-from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
 from protocols.ckks.sampling import mask_bits
 from protocols.ckks.subring import TraceMap
 from protocols.errors import PolicyError, ProtocolError

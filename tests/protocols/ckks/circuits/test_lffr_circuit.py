@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from parties.kernel.rows.curvature import LIFT
+from protocols.ckks import CkksParameters
 from protocols.ckks.circuits.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.circuits.lffr import LFFR_LEVELS, LffrUnits, OutputLayout, cubic
 from protocols.ckks.circuits.rows import MASK_VALUE, REFRESH_LEVEL
 from protocols.ckks.circuits.tally import CountingContext, Shadow, Tally
-from protocols.ckks.parameters import CkksParameters
 from protocols.errors import ParameterError
 from protocols.lffr.plan import LffrPlan
 from protocols.lffr.training import train_lffr

@@ -11,13 +11,13 @@ import pytest
 from parties.kernel.keys.session import refresh_reply
 from parties.kernel.rows.curvature import LIFT
 from parties.verifier.sheets import packed_slots
+from protocols.ckks import REFRESH_TOWERS, CkksParameters
 from protocols.ckks import residues as rns
 from protocols.ckks.circuits.errors import fresh_std, slot_std
 from protocols.ckks.circuits.evaluator import Evaluator
 from protocols.ckks.circuits.rows import REFRESH_LEVEL
 from protocols.ckks.circuits.tally import CountingContext, Shadow
 from protocols.ckks.flooding import rounding_std
-from protocols.ckks.parameters import REFRESH_TOWERS, CkksParameters
 from protocols.exchange.messages import Body
 from protocols.numerics.inverse import plan_inverse
 from protocols.rows.curvature import Curvature

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from protocols.errors import ParameterError
+from protocols.privacy.laws import SystemRandomness
 from protocols.privacy.laws.discrete import as_ratio, discrete_gaussian
-from protocols.privacy.laws.randomness import SystemRandomness
 from protocols.privacy.laws.seeded import SeededRandomness
 from tests.protocols.privacy.checks import (
     gaussian_accepted,

@@ -8,7 +8,7 @@ from scipy import stats
 
 from protocols.aggregate.packed import uniform_below_each
 from protocols.errors import ParameterError
-from protocols.privacy.laws.randomness import (
+from protocols.privacy.laws import (
     SystemRandomness,
     random_bits,
     uniform_below,

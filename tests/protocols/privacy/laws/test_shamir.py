@@ -11,7 +11,7 @@ import pytest
 
 from parties.kernel.cover import shamir
 from protocols.ckks import residues as rns
-from protocols.privacy.laws.randomness import SystemRandomness
+from protocols.privacy.laws import SystemRandomness
 from protocols.privacy.laws.seeded import SeededRandomness
 
 PRIMES = ((1 << 60) - 93, (1 << 59) - 55, 97)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from protocols.errors import ParameterError
 from protocols.privacy.laws.shares import NoiseSplit
+from protocols.privacy.loss import delta_for_mu, epsilon_for_mu, mu_for_epsilon
 from protocols.privacy.loss.accounting import (
     Event,
     GaussianEvent,
@@ -23,7 +24,6 @@ from protocols.privacy.loss.accounting import (
     sigma_for,
 )
 from protocols.privacy.loss.budget import Budget
-from protocols.privacy.loss.gdp import delta_for_mu, epsilon_for_mu, mu_for_epsilon
 
 EPSILONS = [0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from protocols.errors import ParameterError, PrivacyError
+from protocols.privacy.loss import mu_for_epsilon
 from protocols.privacy.loss.accounting import GaussianEvent, LaplaceEvent, compose
-from protocols.privacy.loss.gdp import mu_for_epsilon
 from protocols.privacy.loss.ledger import Ledger
 
 DATA = "d" * 64

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from protocols.errors import ParameterError
-from protocols.privacy.loss.gdp import epsilon_for_mu
+from protocols.privacy.loss import epsilon_for_mu
 from protocols.privacy.loss.poisson import poisson_epsilon, poisson_noise_multiplier
 
 Array = NDArray[np.float64]
