@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.errors import MessageError, ProtocolError
-from protocols.exchange.body import Body
+from protocols.exchange import Body
 
 MOST_AXES = 2
 
