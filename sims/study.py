@@ -15,10 +15,11 @@ from ciphercohort.job.config import DEFAULT_DELTA, DEFAULT_PARTIES, SimulationCo
 from ciphercohort.job.inputs import GIVEN, INFERRED, schema_notes
 from ciphercohort.job.options import FilePath
 from ciphercohort.results.exact_sums import tell
-from ciphercohort.study.cox import Cox, cox_by
+from ciphercohort.study.cox import Cox
 from ciphercohort.study.description import Description, describe_by
 from ciphercohort.study.files import DESCRIPTION, GLM, SURVIVAL, check_folder, write
 from ciphercohort.study.glm import Glm, glm_by, with_ranges
+from ciphercohort.study.private_cox import PrivateCox, hazards_by
 from ciphercohort.study.stays import check_exact, with_stays
 from ciphercohort.study.survival import Survival, survival_by
 from parties.reader.cells import missing_cells
@@ -189,8 +190,8 @@ def cox(
     bins: int | None = None,
     least: int = LEAST,
     **asked: Any,
-) -> Cox:
-    """A Cox model of all rows, without pooling them.
+) -> Cox | PrivateCox:
+    """A Cox model of all rows, without pooling them; with epsilon one of piecewise hazards.
 
     time, event, entry, bins: as of `survival`. strata: a column with categories, each with a
     baseline hazard of its own. curves: a covariate with categories, for adjusted curves. asked: see
@@ -200,10 +201,11 @@ def cox(
         CohortError: an option or the data are refused; the message says why.
     """
     terms = Asked(data=data, **asked)
-    check_exact(terms.epsilon)
     frame, schema = _with_stays(terms, time, event, entry)
     sums, _ = terms.sums(frame, schema, by_range(schema))
-    found = cox_by(sums, strata=strata, curves=curves, bins=bins, least=least)
+    found = hazards_by(sums, strata=strata, curves=curves, bins=bins, least=least)
+    if isinstance(found, PrivateCox):
+        found = replace(found, notes=(*terms.schema_notes, *found.notes))
     if terms.out is not None:
         write(Path(terms.out), SURVIVAL, found.released(), found.documents())
     return found

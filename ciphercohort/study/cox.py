@@ -132,29 +132,17 @@ class Cox:
 
     def rows(self) -> list[dict[str, Any]]:
         """name, coef, se, z, p, low, high, hazard_ratio; robust_se; the test of its hazards."""
-        found, reach = [], float(norm.ppf((1 + LEVEL) / 2))
-        for j, name in enumerate(self.names):
-            coef, se = float(self.coef[j]), float(self.se[j])
-            z = coef / se if se > 0 else math.nan
-            low, high = coef - reach * se, coef + reach * se
-            found.append(
-                {
-                    "name": name,
-                    "coef": coef,
-                    "se": se,
-                    "z": z,
-                    "p": float(2 * norm.sf(abs(z))),
-                    "low": low,
-                    "high": high,
-                    "hazard_ratio": float(np.exp(coef)),
-                    "hazard_ratio_low": float(np.exp(low)),
-                    "hazard_ratio_high": float(np.exp(high)),
-                    "robust_se": float(self.robust_se[j]),
-                    "proportional_chi2": float(self.square[j]),
-                    "proportional_p": float(self.ph_p[j]),
-                }
+        return [
+            {
+                **hazard_row(*each[:3]),
+                "robust_se": float(each[3]),
+                "proportional_chi2": float(each[4]),
+                "proportional_p": float(each[5]),
+            }
+            for each in zip(
+                self.names, self.coef, self.se, self.robust_se, self.square, self.ph_p, strict=True
             )
-        return found
+        ]
 
     def about(self) -> dict[str, Any]:
         """What the table rests on."""
@@ -278,6 +266,25 @@ class Cox:
             words = f"Mean survival of all rows, were {self.factor} each of its levels"
             pictures["adjusted"] = (svg, words)
         yield from documents("Cox regression", self.tables(), pictures)
+
+
+def hazard_row(name: str, coef: float, se: float) -> dict[str, Any]:
+    """name, coef, se, z, p, low, high, hazard_ratio with its ends."""
+    coef, se, reach = float(coef), float(se), float(norm.ppf((1 + LEVEL) / 2))
+    z = coef / se if se > 0 else math.nan
+    low, high = coef - reach * se, coef + reach * se
+    return {
+        "name": name,
+        "coef": coef,
+        "se": se,
+        "z": z,
+        "p": float(2 * norm.sf(abs(z))),
+        "low": low,
+        "high": high,
+        "hazard_ratio": float(np.exp(coef)),
+        "hazard_ratio_low": float(np.exp(low)),
+        "hazard_ratio_high": float(np.exp(high)),
+    }
 
 
 # -- the sums -------------------------------------------------------------------------------------

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ciphercohort.after.sums import sums_wanted
 from ciphercohort.deploy.inference import DeployedSums
 from ciphercohort.job.config import DEFAULT_DELTA
-from ciphercohort.study.cox import Cox, cox_by
+from ciphercohort.study.cox import Cox
 from ciphercohort.study.description import Description, describe_by
 from ciphercohort.study.files import DESCRIPTION, GLM, SURVIVAL, write
 from ciphercohort.study.glm import Glm, glm_by
+from ciphercohort.study.private_cox import PrivateCox, hazards_by
 from ciphercohort.study.stays import Stays, check_exact
 from ciphercohort.study.survival import Survival, survival_by
 from coordinator.settings import SCHEMA
@@ -89,12 +90,11 @@ def cox(
     bins: int | None = None,
     least: int = LEAST,
     **asked: Any,
-) -> tuple[Path, Cox]:
+) -> tuple[Path, Cox | PrivateCox]:
     """A Cox model over the rows of all admitted parties; see `sims.study.cox`, and `survival`."""
-    check_exact(asked.get("epsilon"))
     return _of_stays(
         centre,
-        lambda sums: cox_by(sums, strata=strata, curves=curves, bins=bins, least=least),
+        lambda sums: hazards_by(sums, strata=strata, curves=curves, bins=bins, least=least),
         **asked,
     )
 

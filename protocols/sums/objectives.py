@@ -243,6 +243,7 @@ _LATE: Mapping[str, str] = {
     "risk-sets": f"{_STUDY}RiskSetsObjective",
     "cox-rows": f"{_STUDY}CoxRowsObjective",
     "generalised": f"{_STUDY}GeneralisedObjective",
+    "person-time": f"{_STUDY}PersonTimeObjective",
 }
 """Likewise, of clinical studies; loaded when a plan names one."""
 

@@ -41,6 +41,8 @@ OPTIONS = {
     "encrypted model": ("--protocol", "encrypted-model", *TOY),
     "secure sums": ("--protocol", "secure-aggregation"),
 }
+
+
 @dataclass(frozen=True)
 class OneRow:
     """Its place, and what stands there in D'."""

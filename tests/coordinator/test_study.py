@@ -176,9 +176,24 @@ def test_private_curves_are_in_the_ledgers(clinics: Hospitals) -> None:
         assert 0.97 * 8 < clinics.agents.ledger(name).spent("rows").epsilon <= 8 * (1 + 1e-9)
 
 
+def test_private_hazards_are_those_of_a_simulation(clinics: Hospitals, tmp_path: Path) -> None:
+    """Number by number, from the same noise; each sum is in the ledgers."""
+    STAYS.save(tmp_path / "schema.json")
+    rows = pd.concat([stays(k).assign(site=name) for k, name in enumerate(NAMES)])
+    path, found = deployed.cox(folder_of(clinics, True), epsilon=12.0)
+    given: dict[str, Any] = {"schema": tmp_path / "schema.json", "split": "by:site", "seed": 3}
+    due = cox(rows, epsilon=12.0, **given)
+    np.testing.assert_allclose(found.coef, due.coef, rtol=1e-9)
+    np.testing.assert_allclose(found.se, due.se, rtol=1e-9)
+    told = json.loads(path.read_text())
+    assert told["privacy"]["epsilon"] == 12 and len(told["sessions"]) == 7
+    for name in NAMES:
+        assert 0.97 * 12 < clinics.agents.ledger(name).spent("rows").epsilon <= 12 * (1 + 1e-9)
+
+
 def test_survival_needs_a_schema_of_stays_and_consent(clinics: Hospitals) -> None:
     with pytest.raises(ParameterError, match="exact sums"):
-        deployed.cox(folder_of(clinics, True), epsilon=1.0)
+        deployed.glm(folder_of(clinics, True), target="died", epsilon=1.0)
     party = clinics.agents.session.parties[NAMES[1]]
     party._policy = Policy(max_epsilon=None, accept_unbounded=True, allow_insecure=True)
     with pytest.raises(ProtocolError, match="exact"):
