@@ -2,10 +2,11 @@
 
     python -m sims.lab.studies.hazards [--runs 1000000] [--studies 1000] [--out FILE]
 
-**Private.** Two persons whose parts are opposite, each as long as the clip, in the sum that costs
-most: no two are further apart. `audits.privacy.lower_bounds` makes an epsilon of the log-likelihood
-ratio of so many runs; the claim must be above. A second accountant (dp-accounting, from the
-mechanisms' own ratios) must say no more than the promise for all sums together.
+**Private.** One person is replaced by another, of many corners the two whose parts of all seven
+sums are furthest apart. The coordinator and all owners but the honest ones of the plans see the
+sums, and subtract what they know. `audits.privacy.lower_bounds` makes an epsilon of the
+log-likelihood ratio of so many runs, all values of all sums drawn; the claim must be above. A
+second accountant (dp-accounting, from the bounds over the noise of the plans) must say the same.
 
 **Near.** Studies with Weibull lifetimes, which no few intervals fit, and uniform censoring, in
 float64 from the very row functions and budgets: how often intervals hold the true log hazard
@@ -17,7 +18,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,10 +30,18 @@ from parties.kernel.study.lifetimes import Lifetimes
 from parties.kernel.study.person_time import PersonTime
 from parties.kernel.sums.products import Products
 from protocols.errors import PrivacyError
+from protocols.privacy.calibrate.figures import PublicFigures, Wanted
+from protocols.privacy.calibrate.one_sum import plan_sum
+from protocols.privacy.certificates.mechanism import Mechanism
 from protocols.privacy.loss import epsilon_for_mu
 from protocols.statistics.inference.budget import left_mu
-from protocols.statistics.inference.estimate import Noisy, private_steps, safe_step
+from protocols.statistics.inference.estimate import COUNTED as INFORMED
+from protocols.statistics.inference.estimate import TOWARDS, Noisy, private_steps, safe_step
+from protocols.statistics.inference.objective import ProductsObjective
+from protocols.statistics.study.objectives import LifetimesObjective, PersonTimeObjective
 from protocols.statistics.study.whitened import counts, whitened
+from protocols.sums.one_sum import OneSum
+from protocols.sums.plan import GradientPlan
 from sims.lab.audits.privacy import chunks, lower_bounds
 from sims.lab.audits.second_accountant import gaussian_epsilon
 
@@ -42,7 +50,6 @@ DELTA, CONFIDENCE, CHUNK = 1e-5, 0.999, 20_000
 EFFECTS = (0.8, -0.5, 0.3, 0.0, 0.6)
 """Log hazard ratios of covariates on [-1, 1], the spread of each SPREAD."""
 SPREAD, SHAPE, REACH = 0.35, 1.3, 1.959964
-Study = Callable[[np.random.Generator, int], tuple[Array, Array]]
 
 
 def people(rng: np.random.Generator, rows: int) -> tuple[Array, Array]:
@@ -120,29 +127,65 @@ def cover(rows: int, epsilon: float, studies: int, seed: int = 0) -> dict[str, A
     }
 
 
-def attack(epsilon: float, runs: int, seed: int = 0, quiet: float = 1.0) -> dict[str, float]:
+def series(rows: int, epsilon: float, seed: int = 0) -> list[tuple[OneSum, GradientPlan]]:
+    """The seven sums over a study of two owners, at the point where it starts, with their plans."""
+    d, mu = len(EFFECTS), left_mu(epsilon, DELTA, ())
+    start = fitted(np.random.default_rng(seed), *people(np.random.default_rng(seed), rows), epsilon)
+    hazards = PersonTimeObjective(adds=start[1], epsilon_in_all=epsilon)
+    table = LifetimesObjective(adds=Lifetimes(bins=BINS, recorded=False), exact=False)
+    norm = math.sqrt(d + 1)
+    moments = ProductsObjective(row_norm=norm, outputs=2, epsilon_in_all=epsilon)
+    left = 1 - COUNTED - MULTIPLIED - FIRST
+    tasks: list[tuple[OneSum, float]] = [(table, COUNTED), (moments, MULTIPLIED), (hazards, FIRST)]
+    tasks += [(hazards, left * share) for share in (*TOWARDS, *INFORMED)]
+    figures = PublicFigures(
+        rows_by_party=(rows // 2, rows - rows // 2), num_features=d + 1, norm_bound=norm
+    )
+    wanted = Wanted(update="gd", epsilon=epsilon, delta=DELTA, colluders=0)
+    return [(task, plan_sum(figures, wanted, task, mu * math.sqrt(s))) for task, s in tasks]
+
+
+def attack(rows: int, epsilon: float, runs: int, seed: int = 0) -> dict[str, float]:
     """Epsilon as promised, by dp-accounting, and found against all seven sums at once, at DELTA.
 
-    Each sum's parts of the two persons are opposite and as long as its bound, which is further
-    apart than any two are in all sums; quiet: of the noise, 1 what is drawn.
+    One person is replaced by another, of many corners those that are furthest apart; runs: of both
+    tables together.
+
+    Raises:
+        PrivacyError: a certificate does not hold.
     """
-    mu = left_mu(epsilon, DELTA, ())
-    ratio = mu / quiet
-    rng, error = np.random.default_rng(seed), (1 - CONFIDENCE) / 4
-    scores = [
-        np.concatenate(
-            [
-                sign * ratio**2 / 2 + ratio * rng.standard_normal(size)
-                for size in chunks(runs // 2, CHUNK)
-            ]
-        )
-        for sign in (1.0, -1.0)
-    ]
-    direct, found = lower_bounds(*scores, delta=DELTA, additive=0.0, error=error)
+    found, rng = series(rows, epsilon, seed), np.random.default_rng(seed)
+    corners = np.sign(rng.standard_normal((60, len(EFFECTS))))
+    x = np.column_stack([corners, np.ones(len(corners))])
+    ratios, moves = list[float](), list[Array]()
+    for task, plan in found:
+        Mechanism.from_plan(plan, math.sqrt(x.shape[1])).require()
+        std, function = plan.noise_scales[0] * rows, task.row_function
+        ratios.append(function.moves("") / std)
+        of_each = [
+            function.exact_sum(own[None], np.array([[time, event]]), "").values / std
+            for own in x
+            for time in (0.02, 0.3, 1.0)
+            for event in (0.0, 1.0)
+        ]
+        moves.append(np.array(of_each))
+    parts = np.concatenate(moves, axis=1)
+    apart = np.linalg.norm(parts[:, None] - parts[None], axis=2)
+    one, other = np.unravel_index(int(apart.argmax()), apart.shape)
+    move, scores = parts[one] - parts[other], list[Array]()
+    for present in (1.0, -1.0):
+        own = [
+            (present * move / 2 + rng.standard_normal((size, len(move)))) @ move
+            for size in chunks(runs // 2, CHUNK)
+        ]
+        scores.append(np.concatenate(own))
+    error = (1 - CONFIDENCE) / 4
+    direct, mu = lower_bounds(*scores, delta=DELTA, additive=0.0, error=error)
     return {
+        "rows": rows,
         "claimed": epsilon,
-        "dp_accounting": gaussian_epsilon([mu], delta=DELTA),
-        "attacked": max(direct, epsilon_for_mu(mu=found, delta=DELTA) if found > 0 else 0.0),
+        "dp_accounting": gaussian_epsilon(ratios, delta=DELTA),
+        "attacked": max(direct, epsilon_for_mu(mu=mu, delta=DELTA) if mu > 0 else 0.0),
         "runs": runs,
     }
 
@@ -155,7 +198,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
     lines: list[dict[str, Any]] = [
-        {"attack": attack(epsilon, asked.runs)} for epsilon in (1.0, 4.0)
+        {"attack": attack(4000, epsilon, asked.runs)} for epsilon in (1.0, 4.0)
     ]
     for line in lines:
         print(json.dumps(line), flush=True)
