@@ -131,7 +131,7 @@ def whole_run(
         missing[:] = names
         watched.on_missing(names)
 
-    # Goes on in protocols/: encrypted_rows.py, encrypted_model.py, secure_aggregation.py.
+    # Goes on in protocols/: protocol.py of rows/, model/ or sums/.
     released = yield from protocol_of(plan).coordinate(
         plan, seed, seeds, replace(watched, on_missing=on_missing)
     )

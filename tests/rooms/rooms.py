@@ -21,7 +21,7 @@ TABLE = Path(__file__).with_name("table.json")
 PACKAGES = ("ciphercohort", "coordinator", "parties", "protocols", "sims")
 MOST_ENTRIES = 25
 # Of files that are no code, or one test for each message that can be forged.
-WIDE = ("docs", "docs/gallery", "tests/flower")
+WIDE = ("docs", "docs/gallery")
 # Laboratory and plug-in are counted apart.
 APART = ("sims/lab", "ciphercohort/flower")
 

@@ -1,4 +1,4 @@
-"""A party's additive share of the joint secret key: the only file where a secret key appears.
+"""A party's additive share of the joint secret key: here it is made, and does what it does.
 
 The joint secret is s = sum_p s_p, each s_p uniform ternary; nobody ever holds s. Every operation
 takes and returns residues, so a secret can neither be serialised by mistake nor travel. It leaves

@@ -1,7 +1,7 @@
 """What a party encrypts of its rows once: the rows themselves, or sums of them with noise.
 
 Arrays of numbers only. In which slots they stand is public, and somebody else's word, which the
-session that encrypts them checks (`rows_session`).
+session that encrypts them checks (`rows.session`).
 """
 
 from __future__ import annotations

@@ -17,9 +17,9 @@ from ciphercohort.flower.records import Bases, Reply, differences
 from ciphercohort.flower.server import warn_of_noise
 from protocols.aggregate.quorum import Quorum
 from tests.flower.federation import Federation, start
-from tests.flower.test_secure_sum_privacy import DELTA, moved
-from tests.flower.test_secure_sum_privacy import run as private
-from tests.flower.test_secure_sums import run
+from tests.flower.sums.test_secure_sum_privacy import DELTA, moved
+from tests.flower.sums.test_secure_sum_privacy import run as private
+from tests.flower.sums.test_secure_sums import run
 
 
 @pytest.mark.parametrize("kind", ["<f2", "<f8", "|u1"])

@@ -23,7 +23,7 @@ from ciphercohort.flower import Privacy, SecureGrid, SecureSum, SecureSumMod
 from ciphercohort.flower.plan import SumPlan
 from protocols.errors import ParameterError, PolicyError, ProtocolError
 from tests.flower.federation import FIRST_NODE, Federation, asking, query, train
-from tests.flower.test_secure_sums import run
+from tests.flower.sums.test_secure_sums import run
 
 Reply = Callable[[Message, Context], RecordDict]
 

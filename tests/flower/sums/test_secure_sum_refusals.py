@@ -14,7 +14,7 @@ from ciphercohort.flower import Privacy, SecureSum, SecureSumMod, secure_sum_mod
 from ciphercohort.flower.plan import SumPlan
 from protocols.errors import MessageError, ParameterError, ProtocolError
 from tests.flower.federation import FIRST_NODE, Federation, train
-from tests.flower.test_secure_sums import run
+from tests.flower.sums.test_secure_sums import run
 
 
 def test_a_reply_without_a_weight_is_refused() -> None:
