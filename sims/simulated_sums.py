@@ -27,7 +27,7 @@ from protocols.exchange.transcript import Transcript
 from protocols.plan.kinds import only
 from protocols.privacy.calibrate.figures import Wanted
 from protocols.privacy.certificates.mechanism import Mechanism
-from protocols.sums.objectives import Objective
+from protocols.sums.objective import Objective
 from protocols.sums.plan import GradientPlan
 from sims.party_process import PartySpec, run_parties
 from sims.prepare import PreparedData

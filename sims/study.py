@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -15,6 +15,14 @@ from ciphercohort.job.config import DEFAULT_DELTA, DEFAULT_PARTIES, SimulationCo
 from ciphercohort.job.inputs import GIVEN, INFERRED, schema_notes
 from ciphercohort.job.options import FilePath
 from ciphercohort.results.exact_sums import tell
+from ciphercohort.study.asked import (
+    CoxOptions,
+    CurveOptions,
+    DescribeOptions,
+    GlmOptions,
+    StayColumns,
+    parted,
+)
 from ciphercohort.study.cox import Cox
 from ciphercohort.study.description import Description, describe_by
 from ciphercohort.study.files import DESCRIPTION, GLM, SURVIVAL, check_folder, write
@@ -34,6 +42,8 @@ from sims.evaluation import shown_sites, specs_of
 from sims.prepare import inferred, split_rows
 from sims.simulated_sums import Sums
 from sims.simulation import noise_root
+
+Found = TypeVar("Found", bound=Any)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +87,24 @@ class Asked:
                 raise SchemaError(f"{name!r} is not a column{suggest(name, known)}")
         return frame
 
+    def inferred(self, frame: pd.DataFrame, outcome: Any, **more: Any) -> Schema:
+        """A schema of the rows, with `outcome` as its label, or its targets."""
+        left_out = (*self.exclude, *self.split_column)
+        return inferred(frame, outcome, [], exclude=left_out, missing="indicator", **more)
+
+    def check_folder(self, name: str) -> None:
+        """Before anything is asked; see `files.check_folder`."""
+        if self.out is not None:
+            check_folder(Path(self.out), name)
+
+    def kept(self, found: Found, name: str) -> Found:
+        """What was found, and its documents where some are asked for."""
+        if self.epsilon is not None:
+            found = replace(found, notes=(*self.schema_notes, *found.notes))
+        if self.out is not None:
+            write(Path(self.out), name, found.released(), found.documents())
+        return found
+
     def sums(
         self, frame: pd.DataFrame, schema: Schema, own: Schema, sites: tuple[str, ...] | str = ()
     ) -> tuple[Sums, tuple[str, ...]]:
@@ -115,177 +143,95 @@ class Asked:
         )
 
 
-def describe(
-    data: Table,
-    *,
-    by: str | None = None,
-    sites: tuple[str, ...] | str = (),
-    bins: int | None = None,
-    least: int = LEAST,
-    **asked: Any,
-) -> Description:
+def describe(data: Table, **given: Any) -> Description:
     """A descriptive table of all rows, by group and by site, without pooling them.
 
-    by: a column with categories. sites: parties that consent to a table of their own, or "all".
-    bins: of numeric columns, for quantiles. least: exact counts below it are left out. asked: see
-    `Asked`; epsilon: None: sums are exact.
+    given: fields of `DescribeOptions` and of `Asked`; epsilon: None: sums are exact.
 
     Raises:
         CohortError: an option or the data are refused; the message says why.
     """
+    own, asked = parted(DescribeOptions, given)
     terms = Asked(data=data, **asked)
-    frame = terms.table(*filter(None, [by]))
-    schema = _schema_of(terms, frame, by)
-    if terms.out is not None:
-        check_folder(Path(terms.out), DESCRIPTION)
+    frame = terms.table(*filter(None, [own.by]))
+    schema = _schema_of(terms, frame, own.by)
+    terms.check_folder(DESCRIPTION)
+    sites = own.sites if own.sites == "all" else own.names
     sums, shown = terms.sums(frame, schema, cells_schema(schema), sites)
-    found = describe_by(sums, by, sites=shown, bins=bins, least=least)
-    if terms.epsilon is not None:
-        found = replace(found, notes=(*terms.schema_notes, *found.notes))
-    if terms.out is not None:
-        write(Path(terms.out), DESCRIPTION, found.released(), found.documents())
-    return found
+    return terms.kept(describe_by(sums, replace(own, sites=shown)), DESCRIPTION)
 
 
-def survival(
-    data: Table,
-    *,
-    time: str | None = None,
-    event: str | None = None,
-    entry: str | None = None,
-    by: str | None = None,
-    bins: int | None = None,
-    tau: float | None = None,
-    least: int = LEAST,
-    **asked: Any,
-) -> Survival:
+def survival(data: Table, **given: Any) -> Survival:
     """Survival curves of all rows, or by group, without pooling them.
 
-    time, event, entry: columns; None: the schema's targets. by: a column with categories. bins: of
-    times, None: see `stays`. tau: end of the restricted mean. asked: see `Asked`; epsilon: None:
-    sums are exact.
+    given: fields of `StayColumns`, `CurveOptions` and `Asked`; epsilon: None: sums are exact.
 
     Raises:
         CohortError: an option or the data are refused; the message says why.
     """
-    terms = Asked(data=data, **asked)
-    frame, schema = _with_stays(terms, time, event, entry)
-    sums, _ = terms.sums(frame, schema, by_range(schema))
-    found = survival_by(sums, by, bins=bins, tau=tau, least=least)
-    if terms.epsilon is not None:
-        found = replace(found, notes=(*terms.schema_notes, *found.notes))
-    if terms.out is not None:
-        write(Path(terms.out), SURVIVAL, found.released(), found.documents())
-    return found
+    own, asked = parted(CurveOptions, given)
+    terms, sums = _of_stays(data, asked)
+    return terms.kept(survival_by(sums, own), SURVIVAL)
 
 
-def cox(
-    data: Table,
-    *,
-    time: str | None = None,
-    event: str | None = None,
-    entry: str | None = None,
-    strata: str | None = None,
-    curves: str | None = None,
-    bins: int | None = None,
-    least: int = LEAST,
-    **asked: Any,
-) -> Cox | PrivateCox:
+def cox(data: Table, **given: Any) -> Cox | PrivateCox:
     """A Cox model of all rows, without pooling them; with epsilon one of piecewise hazards.
 
-    time, event, entry, bins: as of `survival`. strata: a column with categories, each with a
-    baseline hazard of its own. curves: a covariate with categories, for adjusted curves. asked: see
-    `Asked`.
+    given: fields of `StayColumns`, `CoxOptions` and `Asked`.
 
     Raises:
         CohortError: an option or the data are refused; the message says why.
     """
-    terms = Asked(data=data, **asked)
-    frame, schema = _with_stays(terms, time, event, entry)
-    sums, _ = terms.sums(frame, schema, by_range(schema))
-    found = hazards_by(sums, strata=strata, curves=curves, bins=bins, least=least)
-    if isinstance(found, PrivateCox):
-        found = replace(found, notes=(*terms.schema_notes, *found.notes))
-    if terms.out is not None:
-        write(Path(terms.out), SURVIVAL, found.released(), found.documents())
-    return found
+    own, asked = parted(CoxOptions, given)
+    terms, sums = _of_stays(data, asked)
+    return terms.kept(hazards_by(sums, own), SURVIVAL)
 
 
-def glm(
-    data: Table,
-    *,
-    target: str | None = None,
-    weight: str | None = None,
-    offset: str | None = None,
-    family: str = "binomial",
-    link: str | None = None,
-    alpha: float | None = None,
-    site_intercepts: bool = False,
-    cluster: bool = False,
-    **asked: Any,
-) -> Glm:
+def glm(data: Table, **given: Any) -> Glm:
     """A generalised linear model of all rows, without pooling them.
 
-    target, weight, offset: columns of numbers; target None: the schema's first. family, link,
-    alpha, site_intercepts, cluster: see `glm_by`. asked: see `Asked`.
+    given: fields of `GlmOptions` and `Asked`.
 
     Raises:
         CohortError: an option or the data are refused; the message says why.
     """
+    check_exact(given.get("epsilon"))
+    own, asked = parted(GlmOptions, given)
     terms = Asked(data=data, **asked)
-    check_exact(terms.epsilon)
-    named = tuple(filter(None, (target, weight, offset)))
+    named = tuple(filter(None, (own.target, own.weight, own.offset)))
     frame = terms.table(*named)
     if terms.schema is not None:
         schema = Schema.load(Path(terms.schema))
-    elif target is None:
+    elif own.target is None:
         raise ParameterError("target: name a column, or give a schema")
     else:
-        left_out, notes = (*terms.exclude, *terms.split_column), list[str]()
-        given: dict[str, Any] = {"exclude": left_out, "missing": "indicator"}
-        schema = inferred(frame, list(named), notes, **given)
-        schema = with_ranges(schema, frame, family, target, weight)
-    if terms.out is not None:
-        check_folder(Path(terms.out), GLM)
+        schema = with_ranges(
+            terms.inferred(frame, named), frame, own.family, own.target, own.weight
+        )
+    terms.check_folder(GLM)
     sums, _ = terms.sums(frame, schema, by_range(schema))
-    found = glm_by(
-        sums,
-        target=target,
-        weight=weight,
-        offset=offset,
-        family=family,
-        link=link,
-        alpha=alpha,
-        site_intercepts=site_intercepts,
-        cluster=cluster,
-    )
-    if terms.out is not None:
-        write(Path(terms.out), GLM, found.released(), found.documents())
-    return found
+    return terms.kept(glm_by(sums, own), GLM)
 
 
-def _with_stays(
-    terms: Asked, time: str | None, event: str | None, entry: str | None
-) -> tuple[pd.DataFrame, Schema]:
-    """The rows, and a schema whose targets are time, event and entry."""
-    named = tuple(filter(None, (time, event, entry)))
-    frame = terms.table(*named)
+def _of_stays(data: Table, given: dict[str, Any]) -> tuple[Asked, Sums]:
+    """Sums over rows whose targets are time, event and entry."""
+    columns, asked = parted(StayColumns, given)
+    terms = Asked(data=data, **asked)
+    frame = terms.table(*columns.names)
     if terms.schema is not None:
         schema = Schema.load(Path(terms.schema))
-        if named and named != schema.label.names:
+        if columns.names and columns.names != schema.label.names:
             raise SchemaError(
-                f"time, event and entry {', '.join(named)} are not the schema's targets "
+                f"time, event and entry {', '.join(columns.names)} are not the schema's targets "
                 f"{', '.join(schema.label.names)}: leave them out, or give another schema"
             )
-    elif time is None or event is None:
+    elif columns.time is None or columns.event is None:
         raise ParameterError("time and event: name both columns, or give a schema")
     else:
-        left_out, notes = (*terms.exclude, *terms.split_column), list[str]()
-        given: dict[str, Any] = {"exclude": left_out, "missing": "indicator"}
-        schema = with_stays(inferred(frame, list(named), notes, **given), frame)
-    if terms.out is not None:
-        check_folder(Path(terms.out), SURVIVAL)
-    return frame, schema
+        schema = with_stays(terms.inferred(frame, columns.names), frame)
+    terms.check_folder(SURVIVAL)
+    sums, _ = terms.sums(frame, schema, by_range(schema))
+    return terms, sums
 
 
 def _schema_of(terms: Asked, frame: pd.DataFrame, by: str | None) -> Schema:
@@ -299,11 +245,9 @@ def _schema_of(terms: Asked, frame: pd.DataFrame, by: str | None) -> Schema:
     if not whole:
         raise DataError("every column has missing cells: give a schema")
     outcome = by if by in whole else whole[0]
-    notes: list[str] = []
-    given: dict[str, Any] = {"exclude": left_out, "missing": "indicator"}
     for label, more in ((outcome, {"several": True}), ([outcome], {})):
         try:
-            return inferred(frame, label, notes, **given, **more)
+            return terms.inferred(frame, label, **more)
         except SchemaError:
             if not isinstance(label, str):
                 raise

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t
 
 from ciphercohort.after.inference_rows import in_data_units, to_ranges
 from ciphercohort.after.inference_table import (
@@ -24,6 +23,7 @@ from ciphercohort.after.inference_table import (
 )
 from ciphercohort.after.sums import SumSeries
 from ciphercohort.job.config import WITH_INFERENCE
+from ciphercohort.results.coefficients import LEVEL, coefficient
 from ciphercohort.results.result import Array, targets_of
 from parties.reader.schema import Schema
 from parties.reader.views import row_norm
@@ -47,7 +47,6 @@ from protocols.statistics.inference.estimate import (
 )
 from protocols.statistics.inference.objective import InformationObjective, ProductsObjective
 
-LEVEL = 0.95
 MOST_ROUNDS = 30
 LONG = 3.0
 """Times that the result is as far from the first point that counts as noise explains: told of."""
@@ -97,25 +96,11 @@ class Inference:
     def rows(self) -> list[dict[str, Any]]:
         """name, coef, se, z, p, low, high; target or ratio where there is one; privacy's share."""
         found = []
-        reach = float(t.ppf((1 + LEVEL) / 2, self.freedom))
         for k, output in enumerate(self.outputs):
             for j, name in enumerate(self.names):
                 coef, se = float(self.coef[k, j]), float(self.se[k, j])
-                z = coef / se if se > 0 else math.nan
                 row: dict[str, Any] = {"target": output} if output else {}
-                row |= {
-                    "name": name,
-                    "coef": coef,
-                    "se": se,
-                    "z": z,
-                    "p": float(2 * t.sf(abs(z), self.freedom)),
-                    "low": coef - reach * se,
-                    "high": coef + reach * se,
-                }
-                if self.ratio:
-                    row[self.ratio] = _exp(coef)
-                    row[f"{self.ratio}_low"] = _exp(row["low"])
-                    row[f"{self.ratio}_high"] = _exp(row["high"])
+                row |= coefficient(name, coef, se, self.freedom, self.ratio)
                 if self.budget:
                     row["privacy_share"] = float(self.added[k, j] / se**2) if se > 0 else math.nan
                 found.append(row)
@@ -162,10 +147,6 @@ class Inference:
         """A table for a paper: of what is released, where there is an epsilon."""
         about = self.about() if self.budget is None else replace(self, kept=()).about()
         return latex_table(self.rows(), about, self.ratio)
-
-
-def _exp(value: float) -> float:
-    return math.inf if value > 700 else math.exp(value)
 
 
 # -- the sums -------------------------------------------------------------------------------------

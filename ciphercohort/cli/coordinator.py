@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -143,10 +144,13 @@ def run(
         _finished(found.status, as_json, model=found.folder / MODEL)
 
 
-def of_sums(command: Callable[..., None]) -> Callable[..., None]:
+def of_sums(
+    command: Callable[..., None], own: Sequence[Parameter] | None = None
+) -> Callable[..., None]:
     """The command of sums that `f(centre, asked, as_json, …)` describes, with its own options.
 
-    asked: what all of them are asked for, as the centre's function takes it.
+    asked: what all of them are asked for, as the centre's function takes it; own: None: those that
+    `f` names.
     """
 
     def run(
@@ -166,7 +170,8 @@ def of_sums(command: Callable[..., None]) -> Callable[..., None]:
             command(centre, {**promise, "session": session, "tell": tell}, as_json, **own)
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__
-    own = [each for each in options.parameters(command) if each.kind is each.KEYWORD_ONLY]
+    if own is None:
+        own = [each for each in options.parameters(command) if each.kind is each.KEYWORD_ONLY]
     return coordinator_app.command()(options.with_parameters(run, own))
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import Field
+from dataclasses import Field, fields
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_origin
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
 
@@ -89,6 +89,25 @@ def takes(*chosen: Field[Any]) -> Callable[[Command], Command]:
     made = [_parameter(each) for each in chosen]
     made += [_parameter(each, old) for each in chosen for old in _former(each)]
     return lambda command: with_parameters(command, made)
+
+
+def reads(*records: type) -> list[inspect.Parameter]:
+    """Parameters of a command that makes records of options, in their order."""
+    made = {}
+    for record in records:
+        types = get_type_hints(record)
+        for each in fields(record):
+            words, kind = each.metadata, types[each.name]
+            flag = f"--{option_name(each).replace('_', '-')}"  # A truth has no second one.
+            kind = str if any(get_origin(k) is tuple for k in get_args(kind)) else kind
+            asked = typer.Option(flag, help=words["words"], min=words["least"])
+            made[each.name] = inspect.Parameter(
+                each.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=each.default,
+                annotation=Annotated[kind, asked],
+            )
+    return [*made.values()]
 
 
 def parameters(command: Callable[..., None]) -> list[inspect.Parameter]:

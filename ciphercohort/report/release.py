@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ciphercohort.after.inference_table import latex_table, ratio_of
-from ciphercohort.job.inputs import SchemaFrom, stated, unmet
+from ciphercohort.job.inputs import SchemaFrom, stated
 from ciphercohort.job.layout import (
     CERTIFICATE,
     EVALUATION,
@@ -30,6 +30,7 @@ from ciphercohort.job.layout import (
     TRANSCRIPT,
     read_file,
 )
+from ciphercohort.results.caveats import Caveats
 from ciphercohort.results.documents import model_fields, to_json
 from ciphercohort.results.exact_sums import MARK, exact_fields
 from ciphercohort.results.plan_figures import privacy_figures
@@ -92,7 +93,7 @@ FRESH = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Release:
+class Release(Caveats):
     """A finished run as its coordinator knows it.
 
     plan, schema: agreed; schema_from: whether the schema was read from the private rows; weights:
@@ -127,21 +128,6 @@ class Release:
     def encoding(self) -> Schema:
         """By which rows are scaled before the model scores them."""
         return encoding_of(self.schema, self.view)
-
-    @property
-    def unmet(self) -> tuple[str, ...]:
-        """What keeps the privacy promise from holding, in words."""
-        return unmet(self.schema_from, private=self.plan.privacy is not None)
-
-    @property
-    def insecure(self) -> bool:
-        """Whether a toy ring was used."""
-        return self.plan.security_bits < 128
-
-    @property
-    def seeded(self) -> bool:
-        """Whether the noise can be subtracted by whoever knows the seed."""
-        return "NOT PRIVATE" in self.noise
 
     @property
     def model(self) -> Model:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ciphercohort.job.inputs import SchemaFrom, stated, unmet
+from ciphercohort.job.inputs import SchemaFrom, stated
+from ciphercohort.results.caveats import Caveats
 from ciphercohort.results.exact_sums import MARK, exact_fields
 from ciphercohort.results.plan_figures import plan_figures, run_words
 from ciphercohort.results.promise import WHOLE, Promise
@@ -167,7 +168,7 @@ class Course:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class RunResult(Shown):
+class RunResult(Caveats, Shown):
     """A finished simulation, whatever the model.
 
     schema_from: whether the schema was read from these rows.
@@ -341,21 +342,6 @@ class RunResult(Shown):
     def filled_words(self) -> str:
         """A sentence on empty cells; empty where there were none."""
         return filled_words(self.filled, sum(self.rows_by_party.values()), LEAST)
-
-    @property
-    def unmet(self) -> tuple[str, ...]:
-        """What keeps the privacy promise from holding, in words."""
-        return unmet(self.schema_from, private=self.plan.privacy is not None)
-
-    @property
-    def insecure(self) -> bool:
-        """Whether a toy ring was used."""
-        return self.plan.security_bits < 128
-
-    @property
-    def seeded(self) -> bool:
-        """Whether the noise can be subtracted by whoever knows the seed."""
-        return "NOT PRIVATE" in self.noise
 
     def summary(self) -> dict[str, Any]:
         """One JSON object: scores, figures and costs."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +16,14 @@ from ciphercohort.cli.console import refusals, say, stdout
 from ciphercohort.cli.coordinator import of_sums
 from ciphercohort.cli.evaluate import Colluders, Delta, Epsilon
 from ciphercohort.job.config import DEFAULT_DELTA
+from ciphercohort.study.asked import (
+    CoxOptions,
+    CurveOptions,
+    DescribeOptions,
+    GlmOptions,
+    StayColumns,
+    SurvivalModel,
+)
 from protocols.errors import ParameterError
 from protocols.words import NOT_PRIVATE
 
@@ -22,22 +32,6 @@ if TYPE_CHECKING:
 else:
     Coordinator = Any  # read where options are made
 
-Data = Annotated[Path, typer.Option(help="Table (.csv, .parquet, …).")]
-SchemaFile = Annotated[
-    Path | None, typer.Option(help="Public column schema (cohort schema init). Default: inferred.")
-]
-Exclude = Annotated[list[str] | None, typer.Option(help="Column to leave out; may be repeated.")]
-Parties = Annotated[int | None, typer.Option(help="How many data owners. Default: 3.")]
-Split = Annotated[str, typer.Option(help="even, by:COLUMN or dirichlet:ALPHA.")]
-Ledger = Annotated[Path | None, typer.Option(help="Folder with a ledger per party.")]
-Seed = Annotated[int | None, typer.Option(help="Repeatable split and noise: NOT PRIVATE.")]
-Out = Annotated[Path | None, typer.Option(help="Folder for JSON, CSV, LaTeX, SVG and a page.")]
-By = Annotated[str | None, typer.Option(help="Column with categories: a group each.")]
-Bins = Annotated[
-    int | None, typer.Option(help="Of numeric columns. Default: 200, with epsilon 20.")
-]
-Least = Annotated[int, typer.Option(help="Exact counts below it are left out.", min=2)]
-LEAST = 10
 DESCRIBE = """Examples:
 
 cohort describe --data patients.csv --by sex --split by:hospital
@@ -63,339 +57,185 @@ cohort glm --data stays.csv --target falls --family negative-binomial --offset l
 cohort glm --data stays.csv --target cost --family gamma --split by:hospital --site-intercepts
 
 cohort glm --data stays.csv --target died --link cloglog --weight propensity --cluster"""
-CURVES, COX = "kaplan-meier", "cox"
-Time = Annotated[str | None, typer.Option(help="Column of times. Default: the schema's.")]
-Event = Annotated[
-    str | None, typer.Option(help="Column with 1 for an event, 0 for none. Default: the schema's.")
-]
-Entry = Annotated[str | None, typer.Option(help="Column of times at which rows enter late.")]
-Model = Annotated[
-    str, typer.Option(help="kaplan-meier (curves, log-rank test), or cox (hazard ratios).")
-]
-Strata = Annotated[
-    str | None,
-    typer.Option(help="Of cox: column with categories, each with a baseline hazard of its own."),
-]
-Curves = Annotated[
-    str | None, typer.Option(help="Of cox: covariate with categories, for adjusted curves.")
-]
-Grid = Annotated[
-    int | None,
-    typer.Option(help="Bins of time. Default: the recorded unit of 50 to 400 of them, else 200."),
-]
-Tau = Annotated[
-    float | None, typer.Option(help="Of kaplan-meier: end of the restricted mean survival time.")
-]
-Target = Annotated[
-    str | None, typer.Option(help="Column of numbers, or of 0 and 1. Default: the schema's first.")
-]
-Family = Annotated[
-    str, typer.Option(help="binomial, poisson, negative-binomial, gamma or gaussian.")
-]
-Link = Annotated[
-    str | None, typer.Option(help="Of binomial: logit, probit or cloglog. Default: the usual one.")
-]
-Weight = Annotated[str | None, typer.Option(help="Column of weights, such as of propensities.")]
-Offset = Annotated[
-    str | None, typer.Option(help="Column that is added to scores, such as a log of exposure.")
-]
-Alpha = Annotated[
-    float | None, typer.Option(help="Of negative-binomial: dispersion. Default: estimated.")
-]
-SiteIntercepts = Annotated[
-    bool, typer.Option("--site-intercepts", help="Each site has one of its own, which stays there.")
-]
-Cluster = Annotated[
-    bool, typer.Option("--cluster", help="Standard errors by site, too; of four sites or more.")
-]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """A command, and the same of a coordinator's folder.
+
+    name: of the function in `sims.study` and `deployed`, too; records: of options; simulated: of
+    those without a deployment; words, centre: its help; few: options that `--help` shows.
+    """
+
+    name: str
+    epilog: str
+    words: str
+    centre: str
+    records: tuple[type, ...]
+    simulated: tuple[type, ...] = ()
+    few: tuple[str, ...]
+    few_centre: tuple[str, ...] = ()
+
+
+STUDIES = (
+    Study(
+        name="describe",
+        epilog=DESCRIBE,
+        words="Table 1: describe rows of several parties, all simulated here, by one secure sum.",
+        centre="Table 1: describe the rows of every admitted party, by one secure sum.",
+        records=(DescribeOptions,),
+        few=(
+            *("data", "by", "sites", "schema", "exclude", "parties", "split", "epsilon", "least"),
+            "out",
+        ),
+    ),
+    Study(
+        name="survival",
+        epilog=SURVIVE,
+        words="""Survival of rows of several parties, all simulated here, by secure sums.
+
+        Curves with bands, numbers at risk and the log-rank test; or a Cox model: hazard ratios,
+        robust errors, the test of proportional hazards, concordance and adjusted curves.
+        """,
+        centre="""Survival of the rows of every admitted party: curves, or a Cox model.
+
+        Each sum is a session, which every party consents to. The schema's targets are time, event
+        and, if rows enter late, entry.
+        """,
+        records=(SurvivalModel, CurveOptions, CoxOptions),
+        simulated=(StayColumns,),
+        few=(
+            *("data", "time", "event", "model", "by", "schema", "parties", "split", "epsilon"),
+            "out",
+        ),
+        few_centre=(
+            *("model", "by", "strata", "curves", "bins", "tau", "least", "epsilon", "colluders"),
+            "session",
+        ),
+    ),
+    Study(
+        name="glm",
+        epilog=REGRESS,
+        words="""A generalised linear model of rows of several parties, all simulated here, by
+        secure sums.
+        """,
+        centre="""A generalised linear model of the rows of every admitted party, by secure sums.
+
+        Each sum is a session, which every party consents to. Target, weight and offset are targets
+        of the schema.
+        """,
+        records=(GlmOptions,),
+        few=(
+            *("data", "target", "family", "link", "weight", "offset", "schema", "parties", "split"),
+            "out",
+        ),
+        few_centre=(
+            *("target", "family", "link", "weight", "offset", "site_intercepts", "cluster"),
+            "session",
+        ),
+    ),
+)
 
 
 def register(app: typer.Typer) -> None:
     """Give the command its studies."""
-    FEW["describe"] = (
-        *("data", "by", "sites", "schema", "exclude", "parties", "split", "epsilon", "least"),
-        "out",
-    )
-    FEW["survival"] = (
-        *("data", "time", "event", "model", "by", "schema", "parties", "split"),
-        *("epsilon", "out"),
-    )
-    FEW["coordinator survival"] = (
-        *("model", "by", "strata", "curves", "grid", "tau", "least", "epsilon", "colluders"),
-        "session",
-    )
-    FEW["glm"] = (
-        *("data", "target", "family", "link", "weight", "offset", "schema", "parties", "split"),
-        "out",
-    )
-    FEW["coordinator glm"] = (
-        *("target", "family", "link", "weight", "offset", "site_intercepts", "cluster", "session"),
-    )
-    app.command(epilog=DESCRIBE)(describe)
-    of_sums(coordinated_description)
-    app.command(epilog=SURVIVE)(survival)
-    of_sums(coordinated_survival)
-    app.command(epilog=REGRESS)(glm)
-    of_sums(coordinated_glm)
+    for study in STUDIES:
+        FEW[study.name] = study.few
+        app.command(study.name, epilog=study.epilog)(_simulated(study))
+        if study.few_centre:
+            FEW[f"coordinator {study.name}"] = study.few_centre
+        of_sums(_coordinated(study), options.reads(*study.records))
 
 
-def describe(
-    data: Data,
-    by: By = None,
-    sites: Annotated[
-        str, typer.Option(help="Parties that consented to a table of their own, or all.")
-    ] = "",
-    schema: SchemaFile = None,
-    exclude: Exclude = None,
-    parties: Parties = None,
-    split: Split = "even",
-    epsilon: Epsilon = None,
-    delta: Delta = DEFAULT_DELTA,
-    colluders: Colluders = 0,
-    bins: Bins = None,
-    least: Least = LEAST,
-    ledger: Ledger = None,
-    seed: Seed = None,
-    out: Out = None,
-    as_json: options.AsJson = False,
-    debug: options.Debug = False,
-) -> None:
-    """Table 1: describe rows of several parties, all simulated here, by one secure sum."""
-    with refusals(debug) as console:
-        from sims.study import describe as described
+def _simulated(study: Study) -> Callable[..., None]:
+    def run(
+        data: Annotated[Path, typer.Option(help="Table (.csv, .parquet, …).")],
+        schema: Annotated[
+            Path | None,
+            typer.Option(help="Public column schema (cohort schema init). Default: inferred."),
+        ] = None,
+        exclude: Annotated[
+            list[str] | None, typer.Option(help="Column to leave out; may be repeated.")
+        ] = None,
+        parties: Annotated[
+            int | None, typer.Option(help="How many data owners. Default: 3.")
+        ] = None,
+        split: Annotated[str, typer.Option(help="even, by:COLUMN or dirichlet:ALPHA.")] = "even",
+        epsilon: Epsilon = None,
+        delta: Delta = DEFAULT_DELTA,
+        colluders: Colluders = 0,
+        ledger: Annotated[Path | None, typer.Option(help="Folder with a ledger per party.")] = None,
+        seed: Annotated[
+            int | None, typer.Option(help="Repeatable split and noise: NOT PRIVATE.")
+        ] = None,
+        out: Annotated[
+            Path | None, typer.Option(help="Folder for JSON, CSV, LaTeX, SVG and a page.")
+        ] = None,
+        as_json: options.AsJson = False,
+        debug: options.Debug = False,
+        **own: Any,
+    ) -> None:
+        with refusals(debug) as console:
+            from sims import study as simulated
 
-        if seed is not None and epsilon is not None:
-            say(console, NOT_PRIVATE, "bold red")
-        found = described(
-            data,
-            by=by,
-            sites=sites if sites in ("", "all") else tuple(sites.split(",")),
-            bins=bins,
-            least=least,
-            schema=schema,
-            exclude=tuple(exclude or ()),
-            parties=parties,
-            split=split,
-            epsilon=epsilon,
-            delta=delta,
-            colluders=colluders,
-            ledger=ledger,
-            seed=seed,
-            out=out,
-        )
+            name, own = _chosen(study.name, own)
+            if seed is not None and epsilon is not None:
+                say(console, NOT_PRIVATE, "bold red")
+            found = getattr(simulated, name)(
+                data,
+                schema=schema,
+                exclude=tuple(exclude or ()),
+                parties=parties,
+                split=split,
+                epsilon=epsilon,
+                delta=delta,
+                colluders=colluders,
+                ledger=ledger,
+                seed=seed,
+                out=out,
+                **own,
+            )
+            _show(found, as_json)
+            if out is not None:
+                say(console, f"written: {out}")
+
+    run.__doc__ = study.words
+    return options.with_parameters(run, options.reads(*study.simulated, *study.records))
+
+
+def _coordinated(study: Study) -> Callable[..., None]:
+    def run(centre: Coordinator, asked: dict[str, Any], as_json: bool, **own: Any) -> None:
+        from ciphercohort.study import deployed
+
+        name, own = _chosen(study.name, own)
+        path, found = getattr(deployed, name)(centre, **own, **asked)
         _show(found, as_json)
-        if out is not None:
-            say(console, f"written: {out}")
+        asked["tell"](f"finished: {path}")
+
+    run.__name__, run.__doc__ = study.name, study.centre
+    return run
 
 
-def coordinated_description(
-    centre: Coordinator,
-    asked: dict[str, Any],
-    as_json: bool,
-    *,
-    by: By = None,
-    sites: Annotated[
-        str, typer.Option(help="Parties that consent to a table of their own: a,b.")
-    ] = "",
-    bins: Bins = None,
-    least: Least = LEAST,
-) -> None:
-    """Table 1: describe the rows of every admitted party, by one secure sum."""
-    from ciphercohort.study.deployed import describe as described
+def _chosen(name: str, own: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The function that a model of survival stands for, and its options.
 
-    named = tuple(filter(None, sites.split(",")))
-    path, found = described(centre, by=by, sites=named, bins=bins, least=least, **asked)
-    _show(found, as_json)
-    asked["tell"](f"finished: {path}")
-
-
-coordinated_description.__name__ = "describe"
-
-
-def survival(
-    data: Data,
-    time: Time = None,
-    event: Event = None,
-    entry: Entry = None,
-    model: Model = CURVES,
-    by: By = None,
-    strata: Strata = None,
-    curves: Curves = None,
-    grid: Grid = None,
-    tau: Tau = None,
-    schema: SchemaFile = None,
-    exclude: Exclude = None,
-    parties: Parties = None,
-    split: Split = "even",
-    epsilon: Epsilon = None,
-    delta: Delta = DEFAULT_DELTA,
-    colluders: Colluders = 0,
-    least: Least = LEAST,
-    ledger: Ledger = None,
-    seed: Seed = None,
-    out: Out = None,
-    as_json: options.AsJson = False,
-    debug: options.Debug = False,
-) -> None:
-    """Survival of rows of several parties, all simulated here, by secure sums.
-
-    Curves with bands, numbers at risk and the log-rank test; or a Cox model: hazard ratios, robust
-    errors, the test of proportional hazards, concordance and adjusted curves.
+    Raises:
+        ParameterError: there is no such model, or an option is of the other.
     """
-    with refusals(debug) as console:
-        from sims import study
-
-        own = _own(model, by=by, strata=strata, curves=curves, tau=tau)
-        if seed is not None and epsilon is not None:
-            say(console, NOT_PRIVATE, "bold red")
-        found = (study.cox if model == COX else study.survival)(
-            data,
-            time=time,
-            event=event,
-            entry=entry,
-            bins=grid,
-            least=least,
-            schema=schema,
-            exclude=tuple(exclude or ()),
-            parties=parties,
-            split=split,
-            epsilon=epsilon,
-            delta=delta,
-            colluders=colluders,
-            ledger=ledger,
-            seed=seed,
-            out=out,
-            **own,
-        )
-        _show(found, as_json)
-        if out is not None:
-            say(console, f"written: {out}")
-
-
-def coordinated_survival(
-    centre: Coordinator,
-    asked: dict[str, Any],
-    as_json: bool,
-    *,
-    model: Model = CURVES,
-    by: By = None,
-    strata: Strata = None,
-    curves: Curves = None,
-    grid: Grid = None,
-    tau: Tau = None,
-    least: Least = LEAST,
-) -> None:
-    """Survival of the rows of every admitted party: curves, or a Cox model.
-
-    Each sum is a session, which every party consents to. The schema's targets are time, event and,
-    if rows enter late, entry.
-    """
-    from ciphercohort.study import deployed
-
-    own = _own(model, by=by, strata=strata, curves=curves, tau=tau)
-    find = deployed.cox if model == COX else deployed.survival
-    path, found = find(centre, bins=grid, least=least, **own, **asked)
-    _show(found, as_json)
-    asked["tell"](f"finished: {path}")
-
-
-coordinated_survival.__name__ = "survival"
-
-
-def glm(
-    data: Data,
-    target: Target = None,
-    family: Family = "binomial",
-    link: Link = None,
-    weight: Weight = None,
-    offset: Offset = None,
-    alpha: Alpha = None,
-    site_intercepts: SiteIntercepts = False,
-    cluster: Cluster = False,
-    schema: SchemaFile = None,
-    exclude: Exclude = None,
-    parties: Parties = None,
-    split: Split = "even",
-    seed: Seed = None,
-    out: Out = None,
-    as_json: options.AsJson = False,
-    debug: options.Debug = False,
-) -> None:
-    """A generalised linear model of rows of several parties, all simulated here, by secure sums."""
-    with refusals(debug) as console:
-        from sims import study
-
-        found = study.glm(
-            data,
-            target=target,
-            weight=weight,
-            offset=offset,
-            family=family,
-            link=link,
-            alpha=alpha,
-            site_intercepts=site_intercepts,
-            cluster=cluster,
-            schema=schema,
-            exclude=tuple(exclude or ()),
-            parties=parties,
-            split=split,
-            seed=seed,
-            out=out,
-        )
-        _show(found, as_json)
-        if out is not None:
-            say(console, f"written: {out}")
-
-
-def coordinated_glm(
-    centre: Coordinator,
-    asked: dict[str, Any],
-    as_json: bool,
-    *,
-    target: Target = None,
-    family: Family = "binomial",
-    link: Link = None,
-    weight: Weight = None,
-    offset: Offset = None,
-    alpha: Alpha = None,
-    site_intercepts: SiteIntercepts = False,
-    cluster: Cluster = False,
-) -> None:
-    """A generalised linear model of the rows of every admitted party, by secure sums.
-
-    Each sum is a session, which every party consents to. Target, weight and offset are targets of
-    the schema.
-    """
-    from ciphercohort.study.deployed import glm as found_by
-
-    path, found = found_by(
-        centre,
-        target=target,
-        weight=weight,
-        offset=offset,
-        family=family,
-        link=link,
-        alpha=alpha,
-        site_intercepts=site_intercepts,
-        cluster=cluster,
-        **asked,
-    )
-    _show(found, as_json)
-    asked["tell"](f"finished: {path}")
-
-
-coordinated_glm.__name__ = "glm"
-
-
-def _own(model: str, **given: Any) -> dict[str, Any]:
-    """Options of a model; those of the other are refused."""
-    known = {CURVES: ("by", "tau"), COX: ("strata", "curves")}
-    if model not in known:
-        raise ParameterError(f"model={model!r} is not {' or '.join(known)}")
-    for name, value in given.items():
-        if value is not None and name not in known[model]:
-            raise ParameterError(f"{name}={value!r} belongs to the other model: leave it out")
-    return {name: given[name] for name in known[model]}
+    if name != "survival":
+        return name, own
+    functions = {"kaplan-meier": ("survival", CurveOptions), "cox": ("cox", CoxOptions)}
+    model = own.pop("model")
+    if model not in functions:
+        raise ParameterError(f"model={model!r} is not {' or '.join(functions)}")
+    name, record = functions[model]
+    known = {each.name for each in fields(record)}
+    others = {each.name for _, other in functions.values() for each in fields(other)}
+    for each in sorted(others - known):
+        value = own.pop(each)
+        if value is not None:
+            raise ParameterError(f"{each}={value!r} belongs to the other model: leave it out")
+    return name, own
 
 
 def _show(found: Any, as_json: bool) -> None:

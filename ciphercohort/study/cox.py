@@ -14,11 +14,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import chi2, norm
+from scipy.stats import chi2
 
 from ciphercohort.after.sums import SumSeries
+from ciphercohort.results.coefficients import LEVEL, coefficient
 from ciphercohort.results.exact_sums import exact_fields
 from ciphercohort.results.result import Array
+from ciphercohort.study.asked import CoxOptions
 from ciphercohort.study.pictures import forest_picture, survival_picture
 from ciphercohort.study.stays import OTHER, Stays
 from ciphercohort.study.tables import PaperTable, documents, number, p_value
@@ -35,7 +37,6 @@ from protocols.statistics.study.cox import (
     proportional,
     step,
 )
-from protocols.statistics.study.curves import LEVEL
 from protocols.statistics.study.objectives import CoxRowsObjective, RiskSetsObjective
 from protocols.sums.plan import GradientPlan
 
@@ -134,14 +135,12 @@ class Cox:
         """name, coef, se, z, p, low, high, hazard_ratio; robust_se; the test of its hazards."""
         return [
             {
-                **hazard_row(*each[:3]),
-                "robust_se": float(each[3]),
-                "proportional_chi2": float(each[4]),
-                "proportional_p": float(each[5]),
+                **coefficient(name, float(self.coef[j]), float(self.se[j]), ratio="hazard_ratio"),
+                "robust_se": float(self.robust_se[j]),
+                "proportional_chi2": float(self.square[j]),
+                "proportional_p": float(self.ph_p[j]),
             }
-            for each in zip(
-                self.names, self.coef, self.se, self.robust_se, self.square, self.ph_p, strict=True
-            )
+            for j, name in enumerate(self.names)
         ]
 
     def about(self) -> dict[str, Any]:
@@ -268,45 +267,17 @@ class Cox:
         yield from documents("Cox regression", self.tables(), pictures)
 
 
-def hazard_row(name: str, coef: float, se: float) -> dict[str, Any]:
-    """name, coef, se, z, p, low, high, hazard_ratio with its ends."""
-    coef, se, reach = float(coef), float(se), float(norm.ppf((1 + LEVEL) / 2))
-    z = coef / se if se > 0 else math.nan
-    low, high = coef - reach * se, coef + reach * se
-    return {
-        "name": name,
-        "coef": coef,
-        "se": se,
-        "z": z,
-        "p": float(2 * norm.sf(abs(z))),
-        "low": low,
-        "high": high,
-        "hazard_ratio": float(np.exp(coef)),
-        "hazard_ratio_low": float(np.exp(low)),
-        "hazard_ratio_high": float(np.exp(high)),
-    }
-
-
 # -- the sums -------------------------------------------------------------------------------------
 
 
-def cox_by(
-    sums: SumSeries,
-    *,
-    strata: str | None = None,
-    curves: str | None = None,
-    bins: int | None = None,
-    least: int = LEAST,
-) -> Cox:
+def cox_by(sums: SumSeries, asked: CoxOptions) -> Cox:
     """By any sums over rows of `views.by_range`.
-
-    strata: a column with categories, each with a baseline hazard of its own; curves: one that is a
-    covariate, for adjusted curves; bins: see `Stays.of`.
 
     Raises:
         ParameterError: a column is no such, the sum would be too long, there is no event, or there
             is no maximum. CohortError: a sum is refused, or aborted.
     """
+    strata, curves, bins = asked.strata, asked.curves, asked.bins
     stays = Stays.of(sums.schema, bins)
     covariates = Covariates.of(stays.schema, strata)
     places, strata_names = stays.places(strata) if strata is not None else ((), ())
@@ -391,7 +362,7 @@ def cox_by(
         strata=strata,
         num_rows=sums.rows,
         plans=tuple(plans),
-        least=least,
+        least=asked.least,
         notes=tuple(notes),
     )
 

@@ -10,9 +10,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ciphercohort.after.sums import sums_wanted
+from ciphercohort.after.sums import SumSeries, sums_wanted
 from ciphercohort.deploy.inference import DeployedSums
 from ciphercohort.job.config import DEFAULT_DELTA
+from ciphercohort.study.asked import (
+    CoxOptions,
+    CurveOptions,
+    DescribeOptions,
+    GlmOptions,
+    Record,
+    parted,
+)
 from ciphercohort.study.cox import Cox
 from ciphercohort.study.description import Description, describe_by
 from ciphercohort.study.files import DESCRIPTION, GLM, SURVIVAL, write
@@ -23,7 +31,6 @@ from ciphercohort.study.survival import Survival, survival_by
 from coordinator.settings import SCHEMA
 from parties.reader.schema import Schema
 from parties.reader.views import by_range, cells_schema
-from protocols.statistics.evaluation.figures import LEAST
 
 if TYPE_CHECKING:
     from ciphercohort.deploy.coordinator import Coordinator
@@ -31,121 +38,70 @@ if TYPE_CHECKING:
 Found = TypeVar("Found", bound=Any)
 
 
-def describe(
-    centre: Coordinator,
-    *,
-    by: str | None = None,
-    sites: tuple[str, ...] = (),
-    bins: int | None = None,
-    least: int = LEAST,
-    **asked: Any,
-) -> tuple[Path, Description]:
-    """A descriptive table over the rows of all admitted parties; see `sims.study.describe`.
+def describe(centre: Coordinator, **given: Any) -> tuple[Path, Description]:
+    """A descriptive table over the rows of all admitted parties.
 
-    asked: epsilon, delta, colluders, session and tell, as of `Coordinator.infer`.
+    given: fields of `DescribeOptions`; epsilon, delta, colluders, session and tell, as of
+    `Coordinator.infer`.
 
     Returns: description.json in the folder of the session, and what it holds.
 
     Raises:
-        CohortError: as of `Coordinator.run`; or `by` is no column with categories.
+        CohortError: as of `Coordinator.run`; or an option does not fit the schema.
     """
-    schema = Schema.load(centre.settings.folder / SCHEMA)
-    return _written(
-        centre,
-        cells_schema(schema),
-        DESCRIPTION,
-        lambda sums: describe_by(sums, by, sites=sites, bins=bins, least=least),
-        **asked,
-    )
+    return _found(centre, cells_schema, DESCRIPTION, DescribeOptions, describe_by, given)
 
 
-def survival(
-    centre: Coordinator,
-    *,
-    by: str | None = None,
-    bins: int | None = None,
-    tau: float | None = None,
-    least: int = LEAST,
-    **asked: Any,
-) -> tuple[Path, Survival]:
-    """Survival curves over the rows of all admitted parties; see `sims.study.survival`.
+def survival(centre: Coordinator, **given: Any) -> tuple[Path, Survival]:
+    """Survival curves; given: fields of `CurveOptions`, and as of `describe`.
 
-    The schema's targets are time, event and, if rows enter late, entry. asked: as of `describe`.
+    The schema's targets are time, event and, if rows enter late, entry.
 
     Returns: survival.json in the folder of the session, and what it holds.
 
     Raises:
-        CohortError: as of `Coordinator.run`; or the schema has other targets.
+        CohortError: as of `describe`.
     """
-    return _of_stays(
-        centre, lambda sums: survival_by(sums, by, bins=bins, tau=tau, least=least), **asked
-    )
+    return _found(centre, _of_stays, SURVIVAL, CurveOptions, survival_by, given)
 
 
-def cox(
-    centre: Coordinator,
-    *,
-    strata: str | None = None,
-    curves: str | None = None,
-    bins: int | None = None,
-    least: int = LEAST,
-    **asked: Any,
-) -> tuple[Path, Cox | PrivateCox]:
-    """A Cox model over the rows of all admitted parties; see `sims.study.cox`, and `survival`."""
-    return _of_stays(
-        centre,
-        lambda sums: hazards_by(sums, strata=strata, curves=curves, bins=bins, least=least),
-        **asked,
-    )
+def cox(centre: Coordinator, **given: Any) -> tuple[Path, Cox | PrivateCox]:
+    """A Cox model, with epsilon one of piecewise hazards.
+
+    given: fields of `CoxOptions`, and as of `survival`, which see.
+    """
+    return _found(centre, _of_stays, SURVIVAL, CoxOptions, hazards_by, given)
 
 
-def glm(
-    centre: Coordinator,
-    *,
-    target: str | None = None,
-    weight: str | None = None,
-    offset: str | None = None,
-    family: str = "binomial",
-    link: str | None = None,
-    alpha: float | None = None,
-    site_intercepts: bool = False,
-    cluster: bool = False,
-    **asked: Any,
-) -> tuple[Path, Glm]:
-    """A generalised linear model over the rows of all admitted parties; see `sims.study.glm`.
-
-    target, weight, offset: among the schema's targets. asked: as of `describe`.
+def glm(centre: Coordinator, **given: Any) -> tuple[Path, Glm]:
+    """A generalised linear model; given: fields of `GlmOptions`, and as of `describe`.
 
     Returns: glm.json in the folder of the first session, and what it holds.
 
     Raises:
-        CohortError: as of `Coordinator.run`; or an option does not fit the schema.
+        CohortError: as of `describe`.
     """
-    check_exact(asked.get("epsilon"))
-    schema = by_range(Schema.load(centre.settings.folder / SCHEMA))
-
-    def find(sums: DeployedSums) -> Glm:
-        return glm_by(
-            sums,
-            target=target,
-            weight=weight,
-            offset=offset,
-            family=family,
-            link=link,
-            alpha=alpha,
-            site_intercepts=site_intercepts,
-            cluster=cluster,
-        )
-
-    return _written(centre, schema, GLM, find, **asked)
+    check_exact(given.get("epsilon"))
+    return _found(centre, by_range, GLM, GlmOptions, glm_by, given)
 
 
-def _of_stays(
-    centre: Coordinator, find: Callable[[DeployedSums], Found], **asked: Any
+def _of_stays(schema: Schema) -> Schema:
+    own = by_range(schema)
+    Stays.of(own)
+    return own
+
+
+def _found(
+    centre: Coordinator,
+    view: Callable[[Schema], Schema],
+    name: str,
+    record: type[Record],
+    find: Callable[[SumSeries, Record], Found],
+    given: dict[str, Any],
 ) -> tuple[Path, Found]:
-    schema = by_range(Schema.load(centre.settings.folder / SCHEMA))
-    Stays.of(schema)
-    return _written(centre, schema, SURVIVAL, find, **asked)
+    asked, rest = parted(record, given)
+    schema = view(Schema.load(centre.settings.folder / SCHEMA))
+    return _written(centre, schema, name, lambda sums: find(sums, asked), **rest)
 
 
 def _written(

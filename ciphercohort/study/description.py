@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ciphercohort.after.sums import Opened, SumSeries
 from ciphercohort.results.exact_sums import exact_fields
 from ciphercohort.results.result import Array
+from ciphercohort.study.asked import DescribeOptions
 from ciphercohort.study.pictures import panels
 from ciphercohort.study.tables import INDENT, PaperTable, documents, number
 from parties.kernel.study.described import Described
@@ -250,24 +251,16 @@ def _share(cells: dict[str, Any], k: int) -> str:
 # -- from the sum ---------------------------------------------------------------------------------
 
 
-def describe_by(
-    sums: SumSeries,
-    by: str | None = None,
-    *,
-    sites: tuple[str, ...] = (),
-    bins: int | None = None,
-    least: int = LEAST,
-) -> Description:
+def describe_by(sums: SumSeries, asked: DescribeOptions) -> Description:
     """By any sums over rows of `views.cells_schema`.
 
-    by: a column with categories; sites: parties that consent to a table of their own; bins: of
-    numeric columns, for quantiles.
-
     Raises:
-        ParameterError: `by` is no such column. CohortError: the sum is refused, or aborted.
+        ParameterError: `asked.by` is no column with categories. CohortError: the sum is refused,
+            or aborted.
     """
     private = sums.wanted.epsilon is not None
-    task, columns, groups = task_of(sums.schema, by, private=private, sites=sites, bins=bins)
+    by, sites, least = asked.by, asked.names, asked.least
+    task, columns, groups = task_of(sums.schema, by, private=private, sites=sites, bins=asked.bins)
     opened = sums.open(task)
     tables = (opened.values * sums.rows).reshape(1 + len(sites), task.adds.blocks, task.adds.cells)
     if not private:

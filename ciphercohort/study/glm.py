@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import t as student
 
 from ciphercohort.after.sums import SumSeries
+from ciphercohort.results.coefficients import LEVEL, coefficient
 from ciphercohort.results.exact_sums import exact_fields
 from ciphercohort.results.result import Array
+from ciphercohort.study.asked import GlmOptions
 from ciphercohort.study.cox import SEPARATED, Covariates
 from ciphercohort.study.pictures import forest_picture
 from ciphercohort.study.tables import PaperTable, documents, number, p_value
@@ -29,7 +30,6 @@ from parties.reader.schema import NumericColumn, Schema, Targets
 from protocols.errors import ParameterError, SchemaError
 from protocols.exchange.documents import shown, suggest
 from protocols.statistics.study.cox import independent
-from protocols.statistics.study.curves import LEVEL
 from protocols.statistics.study.glm import CONVERGED, GlmSums, linked
 from protocols.statistics.study.objectives import GeneralisedObjective
 from protocols.sums.plan import GradientPlan
@@ -76,26 +76,12 @@ class Glm:
 
     def rows(self) -> list[dict[str, Any]]:
         """name, coef, se, z, p, low, high; other errors; a ratio with its ends."""
-        found, reach = [], float(student.ppf((1 + LEVEL) / 2, self.freedom))
-        for j, name in enumerate(self.names):
-            coef, se = float(self.coef[j]), float(self.errors["se"][j])
-            z = coef / se if se > 0 else math.nan
-            row = {
-                "name": name,
-                "coef": coef,
-                "se": se,
-                "z": z,
-                "p": float(2 * student.sf(abs(z), self.freedom)),
-                "low": coef - reach * se,
-                "high": coef + reach * se,
-                **{key: float(each[j]) for key, each in self.errors.items()},
-            }
-            if self.ratio:
-                key = self.ratio.replace(" ", "_")
-                ends = (("", coef), ("_low", coef - reach * se), ("_high", coef + reach * se))
-                row |= {f"{key}{end}": float(np.exp(value)) for end, value in ends}
-            found.append(row)
-        return found
+        ratio = self.ratio.replace(" ", "_")
+        return [
+            coefficient(name, float(self.coef[j]), float(self.errors["se"][j]), self.freedom, ratio)
+            | {key: float(each[j]) for key, each in self.errors.items()}
+            for j, name in enumerate(self.names)
+        ]
 
     def about(self) -> dict[str, Any]:
         """What the table rests on."""
@@ -192,31 +178,18 @@ class Glm:
         yield from documents("Regression", self.tables(), pictures)
 
 
-def glm_by(
-    sums: SumSeries,
-    *,
-    target: str | None = None,
-    family: str = "binomial",
-    link: str | None = None,
-    weight: str | None = None,
-    offset: str | None = None,
-    alpha: float | None = None,
-    site_intercepts: bool = False,
-    cluster: bool = False,
-) -> Glm:
+def glm_by(sums: SumSeries, asked: GlmOptions) -> Glm:
     """By any sums over rows of `views.by_range`.
-
-    target, weight, offset: among the schema's targets, target None: the first; link: None: the
-    family's usual one; alpha: of the negative binomial, None: estimated; site_intercepts: each
-    site has one of its own; cluster: errors by site, too.
 
     Raises:
         ParameterError: an option does not fit the rows, or there is no maximum. CohortError: a sum
             is refused, or aborted.
     """
+    family, weight, offset, alpha = asked.family, asked.weight, asked.offset, asked.alpha
+    site_intercepts, cluster = asked.site_intercepts, asked.cluster
     if family not in LINKS:
         raise ParameterError(f"family={family!r} is not one of {', '.join(LINKS)}")
-    link = link or LINKS[family][0]
+    link = asked.link or LINKS[family][0]
     negative, sites = family == "negative-binomial", len(sums.sizes)
     if link not in LINKS[family]:
         raise ParameterError(f"link={link!r} of {family} is not {' or '.join(LINKS[family])}")
@@ -228,7 +201,7 @@ def glm_by(
             f"{FEWEST_CLUSTERS} or more, and errors by site need many more to be of use"
         )
     covariates, names = Covariates.of(sums.schema), _targets(sums.schema)
-    target = target or next(iter(names))
+    target = asked.target or next(iter(names))
     common: dict[str, Any] = {
         "family": family,
         "link": link,

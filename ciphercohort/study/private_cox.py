@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 
 from ciphercohort.after.sums import SumSeries
+from ciphercohort.results.coefficients import LEVEL, coefficient
 from ciphercohort.results.result import Array
-from ciphercohort.study.cox import Covariates, Cox, cox_by, hazard_row
+from ciphercohort.study.asked import CoxOptions
+from ciphercohort.study.cox import Covariates, Cox, cox_by
 from ciphercohort.study.pictures import forest_picture
 from ciphercohort.study.stays import Stays
 from ciphercohort.study.tables import PaperTable, documents, number, p_value
@@ -30,7 +32,6 @@ from protocols.privacy.loss.accounting import compose
 from protocols.statistics.inference.budget import left_mu
 from protocols.statistics.inference.estimate import Noisy, private_steps, safe_step
 from protocols.statistics.inference.objective import ProductsObjective
-from protocols.statistics.study.curves import LEVEL
 from protocols.statistics.study.objectives import LifetimesObjective, PersonTimeObjective
 from protocols.statistics.study.whitened import counts, whitened
 from protocols.sums.plan import GradientPlan
@@ -70,8 +71,13 @@ class PrivateCox:
     def rows(self) -> list[dict[str, Any]]:
         """name, coef, se, z, p, low, high, hazard_ratio with its ends, and privacy's share."""
         return [
-            {**hazard_row(*each[:3]), "privacy_share": float(each[3] / each[2] ** 2)}
-            for each in zip(self.names, self.coef, self.se, self.added, strict=True)
+            {
+                **coefficient(name, float(coef), float(se), ratio="hazard_ratio"),
+                "privacy_share": float(added / se**2),
+            }
+            for name, coef, se, added in zip(
+                self.names, self.coef, self.se, self.added, strict=True
+            )
         ]
 
     def about(self) -> dict[str, Any]:
@@ -141,17 +147,15 @@ class PrivateCox:
         yield from documents("Regression of hazards", self.tables(), picture)
 
 
-def hazards_by(
-    sums: SumSeries, *, strata: str | None, curves: str | None, bins: int | None, least: int
-) -> Cox | PrivateCox:
-    """See `cox_by`; with epsilon `private_cox_by`, which has none of these options.
+def hazards_by(sums: SumSeries, asked: CoxOptions) -> Cox | PrivateCox:
+    """See `cox_by`; with epsilon `private_cox_by`, which has no options of exact sums.
 
     Raises:
         ParameterError, CohortError: as of both.
     """
     if sums.wanted.epsilon is None:
-        return cox_by(sums, strata=strata, curves=curves, bins=bins, least=least)
-    for name, value in (("strata", strata), ("curves", curves), ("grid", bins)):
+        return cox_by(sums, asked)
+    for name, value in (("strata", asked.strata), ("curves", asked.curves), ("grid", asked.bins)):
         if value is not None:
             raise ParameterError(
                 f"{name}={value!r} belongs to exact sums, and there is an epsilon: leave it out"

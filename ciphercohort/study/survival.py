@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ciphercohort.after.sums import Opened, SumSeries
 from ciphercohort.results.exact_sums import exact_fields
+from ciphercohort.study.asked import CurveOptions
 from ciphercohort.study.pictures import survival_picture
 from ciphercohort.study.stays import OTHER, Stays
 from ciphercohort.study.tables import PaperTable, documents, number, p_value
@@ -215,25 +216,19 @@ def _time(value: float) -> str:
     return "not reached" if math.isinf(value) else f"{value:.5g}"
 
 
-def survival_by(
-    sums: SumSeries,
-    by: str | None = None,
-    *,
-    bins: int | None = None,
-    tau: float | None = None,
-    least: int = LEAST,
-) -> Survival:
+def survival_by(sums: SumSeries, asked: CurveOptions) -> Survival:
     """By any sums over rows of `views.by_range`.
 
-    by: a column with categories; bins: see `Stays.of`; tau: end of the restricted mean, None: the
-    last time at which every group has `least` rows at risk, or that its noisy curve reaches.
+    asked: tau None: the last time at which every group has `least` rows at risk, or that its noisy
+    curve reaches.
 
     Raises:
-        ParameterError: `by` is no such column, there is no event, or noise drowns all. CohortError:
-        the sum is refused, or aborted.
+        ParameterError: `asked.by` is no column with categories, there is no event, or noise drowns
+            all. CohortError: the sum is refused, or aborted.
     """
     private = sums.wanted.epsilon is not None
-    stays = Stays.of(sums.schema, bins, private=private)
+    by, tau, least = asked.by, asked.tau, asked.least
+    stays = Stays.of(sums.schema, asked.bins, private=private)
     places, groups = stays.places(by) if by is not None else ((), ())
     adds = Lifetimes(
         bins=stays.grid.bins,

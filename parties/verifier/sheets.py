@@ -22,8 +22,7 @@ from protocols.model.plan import ModelPlan
 from protocols.models.improved_lffr import ImprovedLffr
 from protocols.plan import kinds
 from protocols.plan.circuit_plan import CircuitPlan, Packed
-from protocols.sums.objectives import DualObjective, RowObjective
-from protocols.sums.one_sum import OneSum
+from protocols.sums.objectives import RowObjective
 from protocols.sums.plan import GradientPlan
 
 
@@ -34,10 +33,9 @@ def row_function_of(plan: GradientPlan) -> RowFunction:
         PolicyError: the kernel knows no such objective.
     """
     task, curvature = plan.task, plan.rule.curvature
-    if isinstance(task, OneSum):
-        return task.row_function
-    if isinstance(task, DualObjective):
-        return task.plan(rows=plan.num_rows, rounds=plan.rounds, norm=plan.noise.norm)
+    own = task.function_of(rows=plan.num_rows, rounds=plan.rounds, norm=plan.noise.norm)
+    if own is not None:
+        return own
     if not isinstance(task, RowObjective):
         raise PolicyError(f"objective={plan.objective.get('kind')!r} is not one of this party's")
     if task.kind == "torch":

@@ -13,21 +13,17 @@ import math
 import pkgutil
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.kernel.sums.dual import DUAL
 from parties.kernel.sums.gradients import CURVATURE, GRADIENT
 from parties.kernel.sums.products import Products
 from protocols.errors import MessageError, ParameterError
 from protocols.exchange.serialise import from_plain, to_plain
-from protocols.statistics.evaluation.objective import EvaluationObjective
-from protocols.statistics.inference.objective import InformationObjective, ProductsObjective
-from protocols.sums.missing_cells import MissingObjective
+from protocols.sums.objective import Objective
 from protocols.sums.one_sum import OneSum
-from protocols.updates.coordinate import DualPlan
 
 Array = NDArray[np.float64]
 MOMENT = "second-moment"
@@ -35,28 +31,8 @@ OF_CLASSES = ("softmax", "one-vs-rest")
 """Kinds of row objectives that have a score for each class."""
 
 
-class Objective(Protocol):
-    """Public description of the rounds' queries."""
-
-    def queries(self, rounds: int) -> tuple[str, ...]:
-        """Name of the query of every round, for so many iterations."""
-        ...
-
-    def norm_bound(self, query: str) -> float:
-        """Bound on one row's contribution, in the norm of the mechanism."""
-        ...
-
-    def diameter(self, query: str) -> float:
-        """Largest distance of two rows' contributions, in the same norm."""
-        ...
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types with the field `kind`."""
-        ...
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RowObjective:
+class RowObjective(Objective):
     """A loss that is a sum over rows.
 
     kind: "logistic": ln(1 + exp(-z)) and its like for the other label; "squared": (z - y)^2 / 2;
@@ -109,72 +85,6 @@ class RowObjective:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DualObjective:
-    """Dual coordinate descent: a party's step of v = X^T alpha; its dual variables stay with it.
-
-    loss: "ridge", "logistic" or "svm"; ridge: lambda > 0; batches, schedule: see
-    `protocols.updates.coordinate.DualPlan`; clip: C, bound on one row's step of v; row_scale:
-    rows are divided by it, so that their norm is at most 1.
-
-    Raises:
-        ParameterError: a field is out of range.
-    """
-
-    loss: str
-    ridge: float
-    batches: int
-    clip: float
-    schedule: str = "cyclic"
-    row_scale: float = 1.0
-
-    def __post_init__(self) -> None:
-        for name in ("ridge", "clip", "row_scale"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ParameterError(f"{name}={getattr(self, name)} must be finite and positive")
-        self.plan(rows=self.batches, rounds=1)
-
-    def plan(self, *, rows: int, rounds: int, norm: int = 2) -> DualPlan:
-        """The run's parameters, for so many rows of all parties and clips in that norm."""
-        return DualPlan(
-            loss=self.loss,  # type: ignore[arg-type]
-            lam=self.ridge,
-            rows=rows,
-            batches=self.batches,
-            rounds=rounds,
-            clip=self.clip,
-            schedule=self.schedule,  # type: ignore[arg-type]
-            norm=norm,
-            row_scale=self.row_scale,
-        )
-
-    @property
-    def public_batches(self) -> int:
-        """See `DualSteps`."""
-        return self.plan(rows=self.batches, rounds=1).public_batches
-
-    @property
-    def rate(self) -> float:
-        """Chance of a row to take part in a round, by its owner's secret coin."""
-        return 1.0 if self.schedule == "cyclic" else 1 / self.batches
-
-    def queries(self, rounds: int) -> tuple[str, ...]:
-        """One step per iteration."""
-        return (DUAL,) * rounds
-
-    def norm_bound(self, query: str) -> float:
-        """C."""
-        return self.clip
-
-    def diameter(self, query: str) -> float:
-        """Opposite steps."""
-        return 2 * self.clip
-
-    def to_dict(self) -> dict[str, Any]:
-        """For the plan."""
-        return {"kind": DUAL, **to_plain(self)}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class MomentObjective(OneSum):
     """|W - C|^2 / 2, Frobenius, of the rows' second moment C = sum_i x_i x_i^T / N.
 
@@ -205,6 +115,14 @@ class MomentObjective(OneSum):
             if not 0 < getattr(self, name) < math.inf:
                 raise ParameterError(f"{name}={getattr(self, name)} must be finite and positive")
 
+    def check_rows(self, norm_bound: float) -> None:
+        """It must bound them."""
+        if not self.row_norm >= norm_bound:
+            raise ParameterError(
+                f"row_norm={self.row_norm:.6g} is below {norm_bound:.6g}, the norm bound of the "
+                "party's schema: rows could be longer"
+            )
+
     @property
     def row_function(self) -> Products:
         """x x^T."""
@@ -227,25 +145,22 @@ class MomentObjective(OneSum):
         return {"kind": MOMENT, **to_plain(self)}
 
 
-_KINDS: Mapping[str, type[Objective]] = {
-    DUAL: DualObjective,
-    MOMENT: MomentObjective,
-    EvaluationObjective.kind: EvaluationObjective,
-    InformationObjective.kind: InformationObjective,
-    ProductsObjective.kind: ProductsObjective,
-    MissingObjective.kind: MissingObjective,
+_STATISTICS = "protocols.statistics"
+_KINDS: Mapping[str, str] = {
+    "dual": "protocols.sums.dual:DualObjective",
+    MOMENT: "protocols.sums.objectives:MomentObjective",
+    "evaluation": f"{_STATISTICS}.evaluation.objective:EvaluationObjective",
+    "information": f"{_STATISTICS}.inference.objective:InformationObjective",
+    "products": f"{_STATISTICS}.inference.objective:ProductsObjective",
+    "missing-cells": "protocols.sums.missing_cells:MissingObjective",
+    "description": f"{_STATISTICS}.study.objectives:DescriptionObjective",
+    "lifetimes": f"{_STATISTICS}.study.objectives:LifetimesObjective",
+    "risk-sets": f"{_STATISTICS}.study.objectives:RiskSetsObjective",
+    "cox-rows": f"{_STATISTICS}.study.objectives:CoxRowsObjective",
+    "generalised": f"{_STATISTICS}.study.objectives:GeneralisedObjective",
+    "person-time": f"{_STATISTICS}.study.objectives:PersonTimeObjective",
 }
-"""Whose fields do not name their kind."""
-_STUDY = "protocols.statistics.study.objectives:"
-_LATE: Mapping[str, str] = {
-    "description": f"{_STUDY}DescriptionObjective",
-    "lifetimes": f"{_STUDY}LifetimesObjective",
-    "risk-sets": f"{_STUDY}RiskSetsObjective",
-    "cox-rows": f"{_STUDY}CoxRowsObjective",
-    "generalised": f"{_STUDY}GeneralisedObjective",
-    "person-time": f"{_STUDY}PersonTimeObjective",
-}
-"""Likewise, of clinical studies; loaded when a plan names one."""
+"""Whose fields do not name their kind; each is loaded when a plan names one."""
 
 
 def objective_from_dict(fields: Mapping[str, Any]) -> Objective:
@@ -256,8 +171,8 @@ def objective_from_dict(fields: Mapping[str, Any]) -> Objective:
     """
     try:
         name = str(fields.get("kind"))
-        kind = pkgutil.resolve_name(_LATE[name]) if name in _LATE else _KINDS.get(name)
-        if kind is not None:
+        if name in _KINDS:
+            kind = pkgutil.resolve_name(_KINDS[name])
             found: Objective = from_plain(kind, {k: v for k, v in fields.items() if k != "kind"})
             return found
         return from_plain(RowObjective, dict(fields))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -22,11 +22,12 @@ from numpy.typing import NDArray
 from parties.kernel.integers.exact import Exact
 from parties.kernel.sums.row_function import SumFunction
 from protocols.errors import ParameterError
+from protocols.sums.objective import Objective
 
 Array = NDArray[np.float64]
 
 
-class OneSum(ABC):
+class OneSum(Objective):
     """One sum over rows, and no training.
 
     kind: name of its query; released: what everyone learns, in words; judges: whether it judges a
@@ -52,6 +53,11 @@ class OneSum(ABC):
     @abstractmethod
     def row_function(self) -> SumFunction:
         """What a row adds."""
+
+    def function_of(self, *, rows: int, rounds: int, norm: int) -> SumFunction:
+        """The same in every run."""
+        _ = rows, rounds, norm
+        return self.row_function
 
     def length(self, features: int) -> int:
         """Values of the sum, for rows of so many features, bias included.

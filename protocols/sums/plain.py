@@ -23,11 +23,12 @@ def run_in_plain(
 
     owners: contributors by party; sources: of their coins and noise, fresh.
     """
+    queries = plan.queries
 
     def ask(t: int, point: Vector) -> Exchange[Vector]:
         total = np.zeros(plan.length)
         for name, owner in owners.items():
-            own = owner.exact(plan.queries[t], t, point)
+            own = owner.exact(queries[t], t, point)
             total += plan.noisy(t, own, plan.draw_noise(t, sources[name])).values
         return total
         yield  # a source of aggregates is a generator; this one asks nobody

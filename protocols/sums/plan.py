@@ -34,10 +34,9 @@ from protocols.privacy.laws import RandomSource, apart
 from protocols.privacy.laws.grid import NoiseGrid
 from protocols.privacy.laws.noise import NOISE_TAIL, Noise
 from protocols.privacy.loss.catalogue import noise_of
+from protocols.sums.objective import Objective
 from protocols.sums.objectives import (
-    DualObjective,
     MomentObjective,
-    Objective,
     RowObjective,
     objective_from_dict,
 )
@@ -48,8 +47,6 @@ from protocols.updates.update import Update
 Vector = NDArray[np.float64]
 ROUNDING_OF_SUM = 1e-3
 """Of epsilon, that a second moment leaves of what it announces where nothing follows with noise."""
-ROUNDING = 1e-10
-"""Relative slack of the scale of rows; `DualParty` allows ten times as much."""
 
 
 def check_sums(plan: GradientPlan) -> None:
@@ -120,10 +117,7 @@ class GradientPlan(RunPlan):
 
     def drops(self, term: str) -> str:
         """Row by row the objective is weighted and shifted; the others say what they drop."""
-        task = self.task
-        if isinstance(task, DualObjective):
-            return "update scd moves one variable a row, all alike: take another update"
-        return task.drops.get(term, "") if isinstance(task, OneSum) else ""
+        return self.task.drops.get(term, "")
 
     @property
     def epsilon_in_all(self) -> float | None:
@@ -194,7 +188,7 @@ class GradientPlan(RunPlan):
 
     def row_weight(self, party: int) -> float:
         """weight_p / n_p: what one row of a party counts in the aggregate; 1 in a plain sum."""
-        if isinstance(self.task, DualObjective):
+        if self.task.has_places:
             return 1.0
         if not self.weights:
             return 1 / self.num_rows
@@ -206,18 +200,8 @@ class GradientPlan(RunPlan):
         return self.task.diameter(query) * largest
 
     def check_rows(self, norm_bound: float) -> None:
-        """A dual objective's scale must bring them to norm 1; a second moment must bound them."""
-        task = self.task
-        if isinstance(task, MomentObjective) and not task.row_norm >= norm_bound:
-            raise ParameterError(
-                f"row_norm={task.row_norm:.6g} is below {norm_bound:.6g}, the norm bound of the "
-                "party's schema: rows could be longer"
-            )
-        if isinstance(task, DualObjective) and not task.row_scale >= norm_bound * (1 - ROUNDING):
-            raise ParameterError(
-                f"row_scale={task.row_scale:.6g} is below {norm_bound:.6g}, the norm bound of the "
-                "party's schema: rows could be longer than 1"
-            )
+        """See the objective's."""
+        self.task.check_rows(norm_bound)
 
     def sum_setting(self) -> SumSetting:
         """What the certificate is about.
@@ -229,11 +213,10 @@ class GradientPlan(RunPlan):
         if privacy is None:
             raise ParameterError("the plan has no privacy noise: there is nothing to account for")
         task = self.task
-        dual = task if isinstance(task, DualObjective) else None
         sensitivity = {query: self.sensitivity(query) for query in set(self.queries)}
         return SumSetting(
-            rate=dual.rate if dual else 1.0,
-            batches=dual.public_batches if dual else 1,
+            rate=task.rate,
+            batches=task.public_batches,
             mechanism=self.mechanism,
             sensitivities=tuple(sensitivity[query] for query in self.queries),
             scales=self.noise_scales,
@@ -396,7 +379,7 @@ def run_rule(
 
     Weights, of the iterations and returned, have the plan's shape.
     """
-    rule, first = plan.rule, 0
+    rule, shape, first = plan.rule, plan.shape, 0
     preconditioner: Vector = np.ones(plan.length)
     if plan.queries[0] == CURVATURE:
         bound = yield from ask(0, start)
@@ -409,5 +392,5 @@ def run_rule(
     for t in range(plan.rounds):
         gradient = preconditioner * (yield from ask(first + t, rule.point(state)))
         state = rule.step(rule.gradient_factor(t) * gradient, state, t)
-        on_iteration(t, rule.weights(state, t).reshape(plan.shape))
-    return rule.weights(state).reshape(plan.shape)
+        on_iteration(t, rule.weights(state, t).reshape(shape))
+    return rule.weights(state).reshape(shape)

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from parties.reader.shard import Shard
 from parties.verifier.objectives import open_contributor
 from protocols.privacy.laws.seeded import SeededRandomness
-from protocols.sums.objectives import DualObjective
 from tests.boundaries.reading import BoundaryError
 from tests.boundaries.replies import CASES, Case, Change, changes
 from tests.support.sessions import VICTIM
@@ -66,7 +65,7 @@ class Moves:
             point = rng.uniform(-1, 1, plan.length) * move.size
             sums = [owner.exact(query, t, point) for owner in owners]
             self._check_distance(t, *([int(v) for v in plan.on_grid(t, own)] for own in sums))
-            if not isinstance(plan.task, DualObjective):  # whose rows have places in batches
+            if not plan.task.has_places:
                 alone = (two.only(np.array([k])) for k in range(two.rows))
                 parts = [self._owner(row).exact(query, t, point) for row in alone]
                 _check_parts(t, sums[1], parts)

@@ -41,15 +41,16 @@ from protocols.rows.curvature import Curvature, largest_row_sum
 from protocols.statistics.evaluation.objective import EvaluationObjective
 from protocols.statistics.inference.objective import InformationObjective, ProductsObjective
 from protocols.sums.missing_cells import MissingObjective
-from protocols.sums.objectives import DualObjective, MomentObjective, RowObjective
+from protocols.sums.objectives import MomentObjective, RowObjective, objective_from_dict
 from protocols.sums.plan import GradientPlan
-from protocols.updates.dual_ascent import DualAscent
 from protocols.updates.momentum import GradientDescent
 from protocols.updates.quadratic import QuadraticNesterov
+from protocols.updates.registry import rule_from_dict
 from tests.boundaries.reading import BoundaryError
 from tests.protocols.model import test_linear_at_home as at_home
 from tests.support import helpers, sessions
 from tests.support.helpers import NOISE, Session, make_data, open_session
+from tests.support.plans import dual_objective, dual_rule
 from tests.support.sessions import NAG, VICTIM, Vanishing, altered, reply_of
 
 COINS_OF_RUN = 7
@@ -364,7 +365,6 @@ ROWS = RowObjective(kind="logistic", clip=1.0)
 CURVED = QuadraticNesterov(
     rounds=2, curvature=Curvature.for_rows(largest_row_sum(3, columns=[1.0] * 3), offset=0.05)
 )
-DUAL = DualObjective(loss="logistic", ridge=0.5, batches=1, clip=1.0, row_scale=3**0.5)
 TABLE = EvaluationObjective(
     model="logistic",
     weights=((0.5, -1.0, 0.2),),
@@ -392,9 +392,8 @@ def _of_classes(kind: str) -> RowObjective:
 
 
 def _dual(**changes: Any) -> Session:
-    task = replace(DUAL, **changes)
-    rule = DualAscent(rounds=3, factor=1.0)
-    return _sums(task, update=rule)
+    task = objective_from_dict(dual_objective(ridge=0.5, row_scale=3**0.5, **changes))
+    return _sums(task, update=rule_from_dict(dual_rule()))
 
 
 _CASES = (
@@ -449,7 +448,7 @@ _CASES = (
     ),
     Case("sums, curvature, noise", lambda: _calibrated(update="quadratic-nag"), charged=True),
     Case(
-        "sums, ridge, noise",
+        "sums, dual, ridge, noise",
         lambda: _calibrated(TARGET, model="linear", update="scd"),
         charged=True,
     ),

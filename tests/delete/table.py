@@ -118,15 +118,25 @@ ROOMS: Mapping[str, Room] = {
         reason="whitened rows are trained by it, and so are the tests' sessions",
         studied=True,
     ),
+    # The kernel keeps its part of a round, which no plan can ask for then.
     "rule scd": Room(
         has=(
+            "protocols/sums/dual.py",
             "protocols/updates/coordinate.py",
             "protocols/updates/dual_ascent.py",
             "protocols/privacy/calibrate/rules/dual.py",
-            "parties/kernel/sums/dual*.py",
         ),
-        edges=("parties/kernel/sums/row_functions.py", "protocols/sums/objectives.py"),
-        reason="the tables of objectives and row functions load all that they name",
+        lines={
+            "protocols/sums/objectives.py": ('"dual": "protocols.',),
+            "protocols/updates/registry.py": ('"scd": "dual_ascent.',),
+            "protocols/privacy/calibrate/sums.py": ('"scd": "dual:ascent"', '"scd": "dual:obj'),
+            "protocols/privacy/calibrate/calibration.py": (
+                'f"linear {SECURE_AGGREGATION}"',
+                'f"improved-lffr {SECURE_AGGREGATION}"',
+            ),
+        },
+        tests=("tests/parties/test_dual_order.py", "tests/protocols/updates/test_coordinate.py"),
+        called="(dual or scd)",
         studied=True,
     ),
     "lffr": Room(

@@ -17,11 +17,11 @@ from protocols.privacy.loss.ledger import Ledger
 from protocols.statistics.evaluation.objective import EvaluationObjective
 from protocols.statistics.inference.objective import InformationObjective, ProductsObjective
 from protocols.sums.missing_cells import MissingObjective
-from protocols.sums.objectives import DualObjective, RowObjective
-from protocols.updates.dual_ascent import DualAscent
+from protocols.sums.objectives import RowObjective, objective_from_dict
 from protocols.updates.momentum import GradientDescent
 from tests.parties.test_exact_sums import B, D, agreements
 from tests.support.helpers import Session
+from tests.support.plans import dual_objective, dual_rule
 from tests.support.sessions import (
     gram_session,
     lffr_model_session,
@@ -91,8 +91,8 @@ KINDS: dict[str, Callable[[], Session]] = {
     "torch": lambda: sums(RowObjective(kind="torch", clip=1.0), length=D),
     "softmax": lambda: sums(RowObjective(kind="softmax", clip=1.0, outputs=3), length=3 * D),
     "dual": lambda: sums(
-        DualObjective(loss="logistic", ridge=1.0, batches=1, clip=1.0, row_scale=B),
-        update=DualAscent(rounds=3, factor=1.0).to_dict(),
+        objective_from_dict(dual_objective(row_scale=B)),
+        update=dual_rule(),
         length=D,
     ),
     "evaluation": lambda: one_sum(TABLE),
@@ -161,7 +161,9 @@ def test_every_kind_of_plan_is_among_them() -> None:
         agreements(session)
         return type(session.plan).__name__
 
-    made = {seen(KINDS[kind]) for kind in ("rows", "model", "gram", "lffr", "lffr at home", "dual")}
+    made = {
+        seen(KINDS[kind]) for kind in ("rows", "model", "gram", "lffr", "lffr at home", "logistic")
+    }
     ours = {kind for kind in below(RunPlan) if kind.__module__.startswith("protocols.")}
     assert {kind.__name__ for kind in ours if not kind.__abstractmethods__} == made
 

@@ -35,14 +35,14 @@ from protocols.statistics.study.objectives import (
 )
 from protocols.sums import objectives
 from protocols.sums.missing_cells import MissingObjective
-from protocols.sums.objectives import DualObjective, MomentObjective, RowObjective
+from protocols.sums.objectives import MomentObjective, RowObjective
 from protocols.sums.one_sum import OneSum
 from protocols.sums.plan import GradientPlan
-from protocols.updates.dual_ascent import DualAscent
 from protocols.updates.momentum import GradientDescent
 from protocols.words import EXACT_SUMS
 from tests.parties.agents import PASSPHRASE, Agents
 from tests.support.helpers import Session, make_data, make_session, open_session
+from tests.support.plans import dual_objective, dual_rule
 from tests.support.sessions import (
     FIRST,
     THIRD,
@@ -122,8 +122,7 @@ def one_sum(task: OneSum) -> Session:
 
 
 def dual() -> Session:
-    task = DualObjective(loss="logistic", ridge=1.0, batches=1, clip=1.0, row_scale=B)
-    return sums_session(objective=task.to_dict(), update=DualAscent(rounds=3, factor=1.0).to_dict())
+    return sums_session(objective=dual_objective(row_scale=B), update=dual_rule())
 
 
 def classes(kind: str) -> Session:
@@ -317,7 +316,8 @@ class Count(OneSum):
 
 
 def test_a_statistic_of_tomorrow_needs_the_consent_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(objectives, "_KINDS", {**objectives._KINDS, "count": Count})
+    named = {**objectives._KINDS, "count": f"{__name__}:Count"}
+    monkeypatch.setattr(objectives, "_KINDS", named)
     monkeypatch.setattr(row_functions, "KINDS", {**row_functions.KINDS, "count": Positives})
     one_sum(Count()).run()
     with pytest.raises(ProtocolError, match="exact_sums"):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -17,10 +15,9 @@ from parties.verifier.party import Party
 from protocols.exchange.messages import new_signing_key, public_bytes
 from protocols.privacy.laws import SystemRandomness
 from protocols.privacy.laws.seeded import SeededRandomness
-from protocols.updates.coordinate import DualPlan, cyclic_batch, move
 from tests.support.helpers import through_the_codec
 
-ROWS, BATCHES = 40, 10
+ROWS = 40
 SCHEMA = Schema(
     columns=(NumericColumn("age", 0, 100),),
     label=Label("ill", "1", "0"),
@@ -67,32 +64,6 @@ def test_the_place_of_a_row_is_uniform_whatever_its_rank() -> None:
         counts[np.arange(ROWS), places(used(party(table, seed)), table)] += 1
     sigma = np.sqrt(runs / ROWS * (1 - 1 / ROWS))
     assert np.abs(counts - runs / ROWS).max() < 5 * sigma
-
-
-def epoch(x: NDArray[np.float64], labels: NDArray[np.float64], plan: DualPlan) -> NDArray[Any]:
-    """What the K rounds of one pass release without noise, at v = 0, shape (K, d)."""
-    v, alpha = np.zeros(x.shape[1]), np.zeros(len(x))
-    batches = (cyclic_batch(len(x), plan.batches, t) for t in range(plan.batches))
-    return np.array([move(plan, x, labels, alpha, v, batch) for batch in batches])
-
-
-def test_one_row_moves_one_batch_of_a_sorted_table_by_the_certified_bound() -> None:
-    """The attack on a table's own order: a row that moves from the first place to the last."""
-    k, size = np.arange(ROWS + 1), ROWS // BATCHES
-    signs = np.where((k % size == 0) & (k // size % 2 == 1), -1.0, 1.0)
-    signs[-1] = -1.0
-    x = np.tile([0.6, 0.8], (ROWS, 1))
-    first, second = signs[:-1], signs[1:]  # the row 0, or a row 40 in its stead
-    plan = DualPlan(loss="ridge", lam=1.0, rows=ROWS, batches=BATCHES, rounds=BATCHES, clip=0.1)
-    by_place = np.linalg.norm(epoch(x, first, plan) - epoch(x, second, plan))
-    assert by_place > 2.9 * plan.sensitivity  # sqrt(K - 1), in units of which epsilon is made
-    # The order of the one table, and its match of the other: all other rows stay where they are.
-    table = shard(np.linspace(1, 99, ROWS))
-    order = np.argsort(places(shuffled(table, order_coins(SeededRandomness(3, "a"))), table))
-    match = (order - 1) % ROWS
-    moved = epoch(x, first[order], plan) - epoch(x, second[match], plan)
-    assert np.count_nonzero(np.linalg.norm(moved, axis=1) > 0) == 1
-    assert np.linalg.norm(moved) <= plan.sensitivity
 
 
 def test_coins_are_of_a_session_and_of_the_seed_alone() -> None:

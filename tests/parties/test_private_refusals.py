@@ -40,14 +40,14 @@ from protocols.privacy.laws import SystemRandomness
 from protocols.privacy.laws.seeded import SeededRandomness
 from protocols.privacy.loss.ledger import Ledger
 from protocols.rows.curvature import Curvature
-from protocols.sums.objectives import DualObjective, RowObjective
+from protocols.sums.objectives import RowObjective
 from protocols.sums.plan import GradientPlan
 from protocols.sums.protocol import PROTOCOL
-from protocols.updates.dual_ascent import DualAscent
 from tests.protocols import lffr_session as lffr_cases
 from tests.protocols.gram import test_gram_plan
 from tests.protocols.sums import test_gradients
 from tests.support.helpers import Floats, Session, make_plan, make_session
+from tests.support.plans import dual_objective, dual_rule
 from tests.support.sessions import (
     gram_session,
     lffr_session,
@@ -193,10 +193,8 @@ class Owner:
                 sensitivity=2.0,
             ),
             cipher=choose(parties=2, largest_sum=1e7, precision=2.0**-10),
-            objective=DualObjective(
-                loss="logistic", ridge=1.0, batches=1, clip=1.0, row_scale=scale
-            ).to_dict(),
-            update=DualAscent(rounds=1, factor=1.0).to_dict(),
+            objective=dual_objective(row_scale=scale),
+            update=dual_rule(rounds=1),
             noise_scales=(1e4,),
         )
         reply = self.send(session, "agree", {"plan": plan.to_dict()})

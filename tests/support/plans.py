@@ -53,3 +53,14 @@ def unit_schema(length: int, classes: int = 1) -> Schema:
     if classes > 1:
         label = Classes(name="y", classes=tuple(map(str, range(classes))))
     return Schema(columns=columns, label=label, scaling="range", row_norm=1.0)
+
+
+def dual_objective(**changes: Any) -> dict[str, Any]:
+    """Steps of dual coordinates, as plans name them: without their room there is no other way."""
+    fields = {"loss": "logistic", "ridge": 1.0, "batches": 1, "clip": 1.0, "schedule": "cyclic"}
+    return {"kind": "dual", **fields, "row_scale": 1.0, **changes}
+
+
+def dual_rule(rounds: int = 3, factor: float = 1.0) -> dict[str, Any]:
+    """Their update."""
+    return {"kind": "scd", "rounds": rounds, "factor": factor}

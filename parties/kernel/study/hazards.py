@@ -43,8 +43,8 @@ MOST_TEXT = 1 << 21
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RiskSets(SumFunction):
-    """w (1, x, x x^T) by stratum and bin: of exits less entries, then of events.
+class AtPoint(SumFunction):
+    """A sum at a public point of a Cox model.
 
     theta: of the covariates, shape (d,); columns: their places; strata: places of the features that
     say which stratum a row is of, one more has the rows of none; bins, recorded, late: see
@@ -54,7 +54,6 @@ class RiskSets(SumFunction):
         ParameterError: a field is out of range.
     """
 
-    kind = "risk-sets"
     without_noise = True
 
     theta: tuple[float, ...]
@@ -84,15 +83,32 @@ class RiskSets(SumFunction):
         return Grid(self.bins, self.recorded)
 
     @property
+    def num_strata(self) -> int:
+        """With that of the rows of none."""
+        return len(self.strata) + 1
+
+    @property
     def largest_score(self) -> float:
         """Of |x theta|, entries of x within [-1, 1]."""
         return min(float(np.abs(self.theta).sum()), LARGEST_SCORE)
+
+    def weights(self, x: Array) -> Array:
+        """w, of covariates, shape (rows,)."""
+        scores = row_scores(x, np.array(self.theta)[:, None])[:, 0]
+        return np.asarray(np.exp(np.clip(scores, -self.largest_score, self.largest_score)))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RiskSets(AtPoint):
+    """w (1, x, x x^T) by stratum and bin: of exits less entries, then of events."""
+
+    kind = "risk-sets"
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
         """Exits and events, strata, bins, values."""
         d = len(self.theta)
-        return 2, len(self.strata) + 1, self.bins, 1 + d + symmetric.length(d)
+        return 2, self.num_strata, self.bins, 1 + d + symmetric.length(d)
 
     def length(self, features: int) -> int:
         """Values of all cells."""
@@ -107,11 +123,6 @@ class RiskSets(SumFunction):
     def most(self, query: str) -> float:
         """In two cells, or three."""
         return self._part * math.sqrt(2 + self.late)
-
-    def weights(self, x: Array) -> Array:
-        """w, of covariates, shape (rows,)."""
-        scores = row_scores(x, np.array(self.theta)[:, None])[:, 0]
-        return np.asarray(np.exp(np.clip(scores, -self.largest_score, self.largest_score)))
 
     def exact_sum(self, x: Array, y: Array, name: str) -> Exact:
         """Sums of integers by cell, each row's from itself alone."""
@@ -138,33 +149,26 @@ class RiskSets(SumFunction):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CoxRows(SumFunction):
+class CoxRows(AtPoint):
     """Residuals, concordance and adjusted curves; see the module.
 
-    sets: fields of the `RiskSets` at the fitted point; tables: `written` a, ta and H, the
-    cumulative hazard, of shape (strata, bins), then b, tb and c, (strata, bins, d); scores: (mean,
-    std, count) of the bins of x theta, as wide as normal ones would fill evenly; factor: places of
-    a covariate's features, which are set to none and to each.
+    theta: the fitted point; tables: `written` a, ta and H, the cumulative hazard, of shape (strata,
+    bins), then b, tb and c, (strata, bins, d); scores: (mean, std, count) of the bins of x theta,
+    as wide as normal ones would fill evenly; factor: places of a covariate's features, which are
+    set to none and to each.
 
     Raises:
         ParameterError: a field is out of range.
     """
 
     kind = "cox-rows"
-    without_noise = True
 
-    theta: tuple[float, ...]
-    columns: tuple[int, ...]
-    bins: int
-    recorded: bool
-    row_norm: float
     tables: str
     scores: tuple[float, float, int]
-    late: bool = False
-    strata: tuple[int, ...] = ()
     factor: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
+        AtPoint.__post_init__(self)  # Classes with slots are made twice: `super` knows the first.
         check_places(factor=self.factor)
         _ = self.read
         if max(self.factor, default=0) >= len(self.theta):
@@ -175,22 +179,9 @@ class CoxRows(SumFunction):
             raise ParameterError(f"scores={self.scores} are no bins")
 
     @property
-    def sets(self) -> RiskSets:
-        """At the same point."""
-        return RiskSets(
-            theta=self.theta,
-            columns=self.columns,
-            bins=self.bins,
-            recorded=self.recorded,
-            row_norm=self.row_norm,
-            late=self.late,
-            strata=self.strata,
-        )
-
-    @property
     def read(self) -> dict[str, Array]:
         """The tables by name, shape (strata, bins, 1 or d)."""
-        (_, strata, bins, _), d = self.sets.shape, len(self.theta)
+        strata, bins, d = self.num_strata, self.bins, len(self.theta)
         widths = {"a": 1, "ta": 1, "hazard": 1, "b": d, "tb": d, "c": d}
         size = strata * bins * sum(widths.values())
         try:
@@ -211,7 +202,7 @@ class CoxRows(SumFunction):
     @property
     def shapes(self) -> tuple[int, tuple[int, int, int, int], tuple[int, int]]:
         """Values of r r^T; cells of stratum, bin, event and score; curves by level and bin."""
-        cells = (self.sets.shape[1], self.bins, 2, self.scores[2])
+        cells = (self.num_strata, self.bins, 2, self.scores[2])
         return symmetric.length(len(self.theta)), cells, (self.levels, self.bins)
 
     def length(self, features: int) -> int:
@@ -223,7 +214,7 @@ class CoxRows(SumFunction):
         """Bound on |r|^2, for |x| and all means within B."""
         tables = self.read
         steps = float(np.abs(tables["a"]).max() + np.abs(tables["ta"]).max())
-        hazard = steps * math.exp(self.sets.largest_score)
+        hazard = steps * math.exp(self.largest_score)
         return float((2 * self.row_norm * (1 + hazard)) ** 2)
 
     def most(self, query: str) -> float:
@@ -232,10 +223,10 @@ class CoxRows(SumFunction):
 
     def exact_sum(self, x: Array, y: Array, name: str) -> Exact:
         """The three tables, of one party's rows."""
-        sets, (residuals, cells, curves), tables = self.sets, self.shapes, self.read
-        into, out, event = sets.grid.stay(y, self.late)
+        (residuals, cells, curves), tables = self.shapes, self.read
+        into, out, event = self.grid.stay(y, self.late)
         stratum, x = chosen(x[:, list(self.strata)] > 0.5), x[:, list(self.columns)]
-        w, counted = sets.weights(x), out >= 0
+        w, counted = self.weights(x), out >= 0
 
         def outer(rows: slice) -> Array:
             stays = into[rows], out[rows], stratum[rows], event[rows]

@@ -31,10 +31,10 @@ from protocols.sums.plan import GradientPlan
 KINDS: Mapping[str, str] = {
     f"linear {ENCRYPTED_ROWS}": "gram:draft_gram",
     f"linear {ENCRYPTED_MODEL}": "rows:draft_linear",
-    f"linear {SECURE_AGGREGATION}": "sums:draft_ridge",
+    f"linear {SECURE_AGGREGATION}": "rules.dual:draft_ridge",
     f"improved-lffr {ENCRYPTED_ROWS}": "gram:draft_gram",
     f"improved-lffr {ENCRYPTED_MODEL}": "rows:draft_linear",
-    f"improved-lffr {SECURE_AGGREGATION}": "sums:draft_ridge",
+    f"improved-lffr {SECURE_AGGREGATION}": "rules.dual:draft_ridge",
     f"lffr {ENCRYPTED_ROWS}": "lffr:draft_lffr",
     f"lffr {ENCRYPTED_MODEL}": "lffr:draft_at_home",
     "poisson": "rows:draft_poisson",

@@ -24,7 +24,8 @@ from protocols.privacy.laws.noise import NOISE_TAIL, Noise
 from protocols.privacy.laws.shares import NoiseSplit
 from protocols.privacy.loss.catalogue import noise_of
 from protocols.privacy.loss.poisson import poisson_noise_multiplier
-from protocols.sums.objectives import DualObjective, Objective, RowObjective
+from protocols.sums.objective import Objective
+from protocols.sums.objectives import RowObjective
 from protocols.sums.plan import GradientPlan
 from protocols.updates.update import Update
 
@@ -128,6 +129,14 @@ class Case:
         made: Update = pkgutil.resolve_name(f"{CHOICES}.{home}")(own)
         return made
 
+    def objective(self, rule: Update) -> Objective:
+        """That a rule asks for."""
+        home = OBJECTIVES.get(self.wanted.update)
+        if home is None:
+            return _row_objective(self, rule)
+        made: Objective = pkgutil.resolve_name(f"{CHOICES}.{home}")(self)
+        return made
+
 
 def choose_sums(figures: PublicFigures, wanted: Wanted) -> SumsChoice:
     """Rule, objective, noise and cipher.
@@ -138,7 +147,7 @@ def choose_sums(figures: PublicFigures, wanted: Wanted) -> SumsChoice:
     _check_options(wanted)
     case = Case(figures, wanted)
     rule = case.rule(wanted.update)
-    objective = _dual(case) if wanted.update == "scd" else _row_objective(case, rule)
+    objective = case.objective(rule)
     scales = _noise_scales(case, rule, objective)
     return SumsChoice(
         rule=rule,
@@ -173,23 +182,6 @@ def draft_sums(figures: PublicFigures, wanted: Wanted) -> Draft:
         noise_scales=chosen.noise_scales,
     )
     return Draft(plan, None)
-
-
-def draft_ridge(figures: PublicFigures, wanted: Wanted) -> Draft:
-    """Ridge regression of one numeric target, by steps of dual coordinates.
-
-    Raises:
-        ParameterError, PrivacyError: options that do not fit; see `choose_sums`.
-    """
-    for name, value, taken, cure in (
-        ("target", figures.outputs, (1,), "fits one target: run once for each"),
-        ("update", wanted.update, ("", "scd"), "takes scd: leave it out"),
-        ("loss", wanted.loss, (None, "ridge"), "takes ridge: leave it out"),
-        ("floor", wanted.floor, (None,), "inverts no curvature: leave it out"),
-    ):
-        if value not in taken:
-            raise ParameterError(f"{name}={value}: model linear by {wanted.protocol} {cure}")
-    return draft_sums(figures, replace(wanted, update="scd", loss="ridge"))
 
 
 def _check_options(wanted: Wanted) -> None:
@@ -235,6 +227,10 @@ RULES = {
 """Of rules with choices of their own; any other is made of its usual ones."""
 
 
+OBJECTIVES = {"scd": "dual:objective"}
+"""Of rules that ask for another one than row by row."""
+
+
 # -- objectives -----------------------------------------------------------------------------------
 
 
@@ -251,23 +247,6 @@ def _row_objective(case: Case, rule: Update) -> RowObjective:
     )
 
 
-def _dual(case: Case) -> DualObjective:
-    """Without a clip: no step from 0 is longer, see `parties.kernel.sums.dual_steps`."""
-    wanted = case.wanted
-    found = DualObjective(
-        loss=wanted.loss or "logistic",
-        ridge=case.ridge,
-        batches=wanted.batches,
-        clip=wanted.clip or 1.0,
-        schedule=wanted.schedule,
-        row_scale=case.figures.norm_bound,
-    )
-    if wanted.clip or found.loss != "ridge":
-        return found
-    curvature = found.plan(rows=case.figures.rows, rounds=1).curvature
-    return replace(found, clip=1 / (1 + curvature))
-
-
 # -- noise ----------------------------------------------------------------------------------------
 
 
@@ -277,8 +256,7 @@ def _noise_scales(case: Case, rule: Update, objective: Objective) -> tuple[float
     if wanted.epsilon is None:
         return ()
     queries = objective.queries(rule.rounds)
-    dual = objective if isinstance(objective, DualObjective) else None
-    weight, rate = (1.0, dual.rate) if dual else (case.row_weight, 1.0)
+    weight = 1.0 if objective.has_places else case.row_weight
     sensitivities = tuple(objective.diameter(query) * weight for query in queries)
     multipliers = _multipliers(case, rule, objective, wanted.epsilon)
     setting = SumSetting(
@@ -289,7 +267,7 @@ def _noise_scales(case: Case, rule: Update, objective: Objective) -> tuple[float
         split=wanted.split(case.figures),
         epsilon=wanted.epsilon,
         delta=wanted.delta,
-        rate=rate,
+        rate=objective.rate,
     )
     # The grid's part of the sensitivity grows with the noise: a fixed point, reached as soon as the
     # grid, of powers of two, stays the same.
@@ -305,7 +283,7 @@ def _multipliers(case: Case, rule: Update, objective: Objective, epsilon: float)
     shares = list(rule.noise_shares())
     if queries[0] == CURVATURE:
         shares = [CURVATURE_SHARE, *((1 - CURVATURE_SHARE) * share for share in shares)]
-    if isinstance(objective, DualObjective):
+    if objective.has_places:
         if objective.rate < 1:
             # Of sigma over what ONE record adds, half of the sensitivity.
             z = poisson_noise_multiplier(
@@ -327,7 +305,7 @@ def _cipher(case: Case, objective: Objective, scales: tuple[float, ...]) -> Aggr
     figures = case.figures
     most = max(figures.rows_by_party)
     count = max(case.weights) if case.weights else most / figures.rows
-    if isinstance(objective, DualObjective):
+    if objective.has_places:
         count = float(most)
     largest = max(objective.norm_bound(query) for query in set(objective.queries(1))) * count
     return cipher_of(figures, case.wanted.split(figures), case.noise, scales, largest)

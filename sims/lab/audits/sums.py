@@ -34,7 +34,7 @@ from protocols.exchange.messages import Exchange
 from protocols.privacy.laws import RandomSource, Words
 from protocols.privacy.laws.seeded import SeededRandomness
 from protocols.privacy.loss import epsilon_for_mu
-from protocols.sums.objectives import DualObjective
+from protocols.sums.dual import DualObjective
 from protocols.sums.plan import GradientPlan, run_rule
 from sims.lab.audits import second_accountant as second
 from sims.lab.audits.privacy import chunks, lower_bounds

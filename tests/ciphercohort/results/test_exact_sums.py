@@ -110,7 +110,9 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
-def test_a_command_says_it_once(command: str, a_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_says_it_once(
+    command: str, a_run: Path, monkeypatch: pytest.MonkeyPatch, quick_machine: None
+) -> None:
     """On screen and log together."""
     monkeypatch.chdir(a_run)
     shown = cohort(*command.split())

@@ -16,6 +16,7 @@ import statsmodels.api as sm
 from scipy.special import expit
 
 from ciphercohort.after.sums import SumSeries, sums_wanted
+from ciphercohort.study.asked import GlmOptions
 from ciphercohort.study.glm import Glm, glm_by, with_ranges
 from parties.kernel.study.glm import LINKS
 from parties.reader.shard import Shard, encode_shard
@@ -75,7 +76,7 @@ def fitted(rows: pd.DataFrame, family: str, **given: Any) -> Glm:
     shards = {name: encode_shard(each, own) for name, each in rows.groupby("site")}
     sizes = {name: each.rows for name, each in shards.items()}
     sums = Plain(schema=own, sizes=sizes, wanted=sums_wanted(None, 1e-5, 0), shards=shards)
-    return glm_by(sums, target="y", family=family, **given)
+    return glm_by(sums, GlmOptions(target="y", family=family, **given))
 
 
 def design(rows: pd.DataFrame, *, sites: bool = False) -> pd.DataFrame:

@@ -26,12 +26,11 @@ from protocols.sums.objectives import (
     CURVATURE,
     GRADIENT,
     OF_CLASSES,
-    DualObjective,
     RowObjective,
     objective_from_dict,
 )
 from protocols.sums.plan import GradientPlan, run_rule
-from tests.support.plans import unit_schema
+from tests.support.plans import dual_objective, dual_rule, unit_schema
 
 Floats = NDArray[np.float64]
 FEATURES, CLASSES, ROWS = 3, 4, 10
@@ -258,15 +257,10 @@ def test_a_party_refuses_a_plan_for_other_classes() -> None:
         open_contributor(plan_of("softmax"), "p0", two, SystemRandomness())
 
 
-def test_a_party_with_classes_refuses_objectives_of_two_values() -> None:
+def test_a_party_with_classes_refuses_dual_steps_of_two_values() -> None:
     shard = shard_of(np.zeros((ROWS, FEATURES)), [0] * ROWS)
-    dual = DualObjective(loss="logistic", ridge=0.1, batches=1, clip=1.0)
-    plan = replace(
-        plan_of("softmax"),
-        objective=dual.to_dict(),
-        update={"kind": "scd", "rounds": 2, "factor": 0.1},
-        length=FEATURES,
-    )
+    sums = {"objective": dual_objective(), "update": dual_rule(), "length": FEATURES}
+    plan = replace(plan_of("softmax"), **sums)
     with pytest.raises(PolicyError, match="objective='dual' knows no label of several classes"):
         open_contributor(plan, "p0", shard, SystemRandomness())
 

@@ -26,10 +26,11 @@ from protocols.aggregate.cipher import encode
 from protocols.aggregate.coordinator_cipher import decode
 from protocols.privacy.calibrate.one_sum import plan_sum
 from protocols.privacy.laws.seeded import SeededRandomness
-from protocols.sums.objectives import DualObjective, RowObjective
+from protocols.sums.objectives import RowObjective
 from protocols.sums.plan import GradientPlan
 from tests.protocols.sums.test_gradients import PRIVACY, make_plan
 from tests.protocols.sums.test_one_sum import FIGURES, PROMISE, SUMS
+from tests.support.plans import dual_objective, dual_rule
 
 Array = np.ndarray[Any, Any]
 Case = tuple[GradientPlan, int, Callable[[Array, Array], Any]]
@@ -100,13 +101,10 @@ def cases() -> Iterator[Any]:
         task = RowObjective(kind="logistic", clip=0.4, curvature_clip=0.3).to_dict()
         plan = plan_of(task, mechanism, D, update=CURVED)
         yield pytest.param(plan, 0, "label", id=f"curvature-{mechanism}")
-    for mechanism in ("gaussian",):
-        for loss in ("ridge", "logistic", "svm"):
-            dual = DualObjective(loss=loss, ridge=0.1, batches=1, clip=0.2, row_scale=BOUND)
-            plan = plan_of(
-                dual.to_dict(), mechanism, D, update={"kind": "scd", "rounds": 2, "factor": 1.0}
-            )
-            yield pytest.param(plan, 0, "label", id=f"dual-{loss}-{mechanism}")
+    for loss in ("ridge", "logistic", "svm"):
+        dual = dual_objective(loss=loss, ridge=0.1, clip=0.2, row_scale=BOUND)
+        plan = plan_of(dual, "gaussian", D, update=dual_rule(rounds=2))
+        yield pytest.param(plan, 0, "label", id=f"dual-{loss}-gaussian")
     for name, sum_ in SUMS.items():
         if name != "exact":
             numeric = name in ("targets", "counts", "products", "poisson")

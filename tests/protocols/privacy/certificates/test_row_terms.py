@@ -30,12 +30,13 @@ from protocols.privacy.laws.seeded import SeededRandomness
 from protocols.privacy.loss.budget import Budget
 from protocols.rows.slots import Course, norms
 from protocols.rows.training import PlainGradient
-from protocols.sums.objectives import DualObjective, RowObjective
+from protocols.sums.objectives import RowObjective
 from protocols.sums.plan import GradientPlan
 from tests.protocols.gram.test_gram_plan import make_plan as gram_plan
 from tests.protocols.sums.test_gradients import PRIVACY
 from tests.protocols.sums.test_gradients import make_plan as sums_plan
 from tests.support.helpers import make_link, make_plan
+from tests.support.plans import dual_objective
 
 Floats = NDArray[np.float64]
 BOUND = 4.0
@@ -196,7 +197,7 @@ def test_weighted_steps_stay_within_the_bound_of_a_step() -> None:
 # -- what plans take ------------------------------------------------------------------------------
 
 WEIGHT, OFFSET = {"digest": "22" * 32, "weight": 2.0}, {"digest": "22" * 32, "offset": 1.0}
-SCD = DualObjective(loss="logistic", ridge=0.1, batches=1, clip=1.0).to_dict()
+SCD = dual_objective(ridge=0.1)
 NOISY = PrivacyPlan(epsilon=1, delta=1e-5, colluders=0, sigma=0.1, share_std=0.1, sensitivity=1)
 
 

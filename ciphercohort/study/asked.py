@@ -1,0 +1,114 @@
+"""What studies are asked for: records of options that commands, simulations, deployments read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
+
+from ciphercohort.job.options import names_in, option
+
+LEAST = 10
+"""Exact counts below it are not shown."""
+Record = TypeVar("Record")
+
+
+def parted(record: type[Record], given: dict[str, Any]) -> tuple[Record, dict[str, Any]]:
+    """The record that options make, and those that it has no fields for."""
+    own = {each.name for each in fields(record)} & {*given}  # type: ignore[arg-type]
+    rest = {name: value for name, value in given.items() if name not in own}
+    return record(**{name: given[name] for name in own}), rest
+
+
+def _by() -> Any:
+    return option(None, "Column with categories: a group each.")
+
+
+def _least() -> Any:
+    return option(LEAST, "Exact counts below it are left out.", least=2)
+
+
+def _bins() -> Any:
+    words = "Bins of time. Default: the recorded unit of 50 to 400 of them, else 200."
+    return option(None, words, name="grid")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DescribeOptions:
+    """Of a table. sites: parties that consent to one of their own; of a simulation, or "all"."""
+
+    by: str | None = _by()
+    sites: str | tuple[str, ...] = option(
+        "", "Parties that consent to a table of their own: a,b; of a simulation, or all."
+    )
+    bins: int | None = option(None, "Of numeric columns. Default: 200, with epsilon 20.")
+    least: int = _least()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The sites."""
+        return tuple(filter(None, names_in(self.sites)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurveOptions:
+    """Of curves. bins: see `Stays.of`; tau: None: the last time that all groups reach."""
+
+    by: str | None = _by()
+    bins: int | None = _bins()
+    tau: float | None = option(None, "Of kaplan-meier: end of the restricted mean survival time.")
+    least: int = _least()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoxOptions:
+    """Of a Cox model. bins: see `Stays.of`."""
+
+    strata: str | None = option(
+        None, "Of cox: column with categories, each with a baseline hazard of its own."
+    )
+    curves: str | None = option(None, "Of cox: covariate with categories, for adjusted curves.")
+    bins: int | None = _bins()
+    least: int = _least()
+
+
+@dataclass(frozen=True, kw_only=True)
+class GlmOptions:
+    """Of a generalised linear model. target, weight, offset: numbers of the schema's targets."""
+
+    target: str | None = option(
+        None, "Column of numbers, or of 0 and 1. Default: the schema's first."
+    )
+    family: str = option("binomial", "binomial, poisson, negative-binomial, gamma or gaussian.")
+    link: str | None = option(
+        None, "Of binomial: logit, probit or cloglog. Default: the usual one."
+    )
+    weight: str | None = option(None, "Column of weights, such as of propensities.")
+    offset: str | None = option(None, "Column that is added to scores, such as a log of exposure.")
+    alpha: float | None = option(None, "Of negative-binomial: dispersion. Default: estimated.")
+    site_intercepts: bool = option(False, "Each site has one of its own, which stays there.")
+    cluster: bool = option(False, "Standard errors by site, too; of four sites or more.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StayColumns:
+    """Columns of a simulation's stays; None: the schema's targets."""
+
+    time: str | None = option(None, "Column of times. Default: the schema's.")
+    event: str | None = option(
+        None, "Column with 1 for an event, 0 for none. Default: the schema's."
+    )
+    entry: str | None = option(None, "Column of times at which rows enter late.")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Those that are given."""
+        return tuple(filter(None, (self.time, self.event, self.entry)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SurvivalModel:
+    """Which of both it is."""
+
+    model: str = option(
+        "kaplan-meier", "kaplan-meier (curves, log-rank test), or cox (hazard ratios)."
+    )
