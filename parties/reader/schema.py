@@ -457,13 +457,18 @@ class Schema:
     def norm_bound(self) -> float:
         """B_x, a bound on the Euclidean norm of every encoded row (it enters the sensitivity).
 
-        1 with ``row_norm``; otherwise the root of the summed squares of the features' bounds:
-        sqrt(num_features) for "range", more for "standard", whose values reach 2.
+        1 with ``row_norm``; otherwise the root of the columns' summed squares and the bias's: of a
+        number its bound, 1 for "range" and 2 for "standard", and 1 where an indicator is beside it;
+        of a categorical column 1, for of its features one at most is not 0.
         """
         if self.row_norm is not None:
             return 1.0
-        bounds = self._of_features(lambda column: column.bound(self.scaling), 1.0)
-        return math.sqrt(1 + sum(bound**2 for bound in bounds))
+        return math.sqrt(1 + sum(self._square_bound(column) for column in self.columns))
+
+    def _square_bound(self, column: Column) -> float:
+        if isinstance(column, CategoricalColumn):
+            return 1.0
+        return column.bound(self.scaling) ** 2 + len(_indicator(column))
 
     def affine(self) -> tuple[FloatArray, FloatArray]:
         """Return (shift, scale), float64 arrays over ``feature_names`` [data units].

@@ -33,8 +33,13 @@ With L from encoded rows to columns of typical value 0 and spread 1, L C L^T is 
     K = I + W o (L C L^T - I),   W_ij = rho^2 / (rho^2 + nu_ij^2),
 
 nu_ij^2 = s^2 / 2 (|l_i|^2 |l_j|^2 + <l_i, l_j>^2) the variance of (L E L^T)_ij, rho how far such
-entries are from those of I, about: M^2 = L^T (K+ + r / 2)^-1 L, r^2 = max_i sum_j W_ij nu_ij^2,
-which the norm of what is not known in K is about.
+entries are from those of I, root mean square: M^2 = L^T (K+ + r)^-1 L, r^2 = max_i sum_j W_ij
+nu_ij^2, which the norm of what is not known in K is about. rho is found in L C L^T itself, which
+is public (empirical Bayes, Efron and Morris 1973): the mean of (L C L^T - I)_ij^2 - nu_ij^2, those
+that say most weighing most, of the diagonal and of all others apart. Columns that correlate by .7
+are told so from those that do not; and of rare categories, which a schema believes too wide, the
+diagonal tells, while their correlations, all about 0, add no noise. Steps are bounded by the r of a
+rho two standard errors larger, for a small table may not say that its columns correlate.
 """
 
 from __future__ import annotations
@@ -69,8 +74,12 @@ LARGEST = 2.0**100
 LONGEST_ROW = 2.0**8
 """Before whitening, for rounding alone: 65,536 columns in [-1, 1]."""
 GUESSED = 0.2
-"""rho, root mean square of correlations of columns; .1 to .4 do about as well."""
-UNKNOWN = 0.5, 0.5
+"""rho where nothing is found, and where the weights of what is found begin to fall."""
+LEAST_RHO = 0.05, GUESSED
+"""Off the diagonal, on it; the largest is 1, for correlations are at most that."""
+SURE = 2.0
+"""Standard errors: steps are bounded by a rho so far above the one that is found."""
+UNKNOWN = 1.0, 1.0
 """Parts of r that are added to K before it is inverted, and where steps are bounded by it."""
 WARY = 4.0, 1.0
 """The same for losses that curve as much everywhere, so that no link holds a step that is too long:
@@ -341,10 +350,14 @@ def guided(
     products = to_usual @ to_usual.T
     lengths = np.diag(products)
     noise = split.total_std(sigma) ** 2 / 2 * (np.outer(lengths, lengths) + products**2)
-    known = GUESSED**2 / (GUESSED**2 + noise)
-    found = one + known * (to_usual @ start.square @ to_usual.T - one)
-    about = math.sqrt(float((known * noise).sum(axis=1).max()))
-    damp, reach = (part * about for part in unknown)
+    unlike = to_usual @ start.square @ to_usual.T - one
+    known = _known(unlike, noise)
+    found = one + known * unlike
+    most = _known(unlike, noise, SURE)
+    damp, reach = (
+        part * math.sqrt(float((each * noise).sum(axis=1).max()))
+        for part, each in zip(unknown, (known, most), strict=True)
+    )
     values, axes = np.linalg.eigh((found + found.T) / 2)
     root = to_usual.T @ (axes / np.sqrt(np.maximum(values, 0.0) + max(damp, FLAT)))
     # Of the same curvature as root^T x, up to a rotation, and symmetric.
@@ -357,6 +370,22 @@ def guided(
     made = _proven(start, 0.5 * (matrix + matrix.T), split)
     guess = np.linalg.eigvalsh((largest + largest.T) / 2)
     return made, np.minimum(guess, made.spectrum)
+
+
+def _known(unlike: Array, noise: Array, errors: float = 0.0) -> Array:
+    """W, from L C L^T - I and the variance nu^2 of its noise, each of shape (d, d).
+
+    errors: standard errors that rho^2 is taken above what is found; entries off the diagonal stand
+    there twice.
+    """
+    diagonal, known = np.eye(len(noise), dtype=bool), np.empty_like(noise)
+    for part, least, times in ((~diagonal, LEAST_RHO[0], 2), (diagonal, LEAST_RHO[1], 1)):
+        weights = 1 / (GUESSED**2 + noise[part]) ** 2
+        excess = float(np.sum(weights * (unlike[part] ** 2 - noise[part])))
+        excess += errors * math.sqrt(2 * times * float(np.sum((weights * noise[part]) ** 2)))
+        square = min(max(least**2, excess / max(float(np.sum(weights)), _UNDERFLOW)), 1.0)
+        known[part] = square / (square + noise[part])
+    return known
 
 
 def rescaled(

@@ -40,8 +40,9 @@ def test_names_and_sizes() -> None:
 
 
 def test_norm_bound() -> None:
-    assert make_schema(scaling="range").norm_bound == math.sqrt(5)
-    assert make_schema(scaling="standard").norm_bound == math.sqrt(4 + 3 + 1)  # values reach 2
+    # A number, one category of three, the bias.
+    assert make_schema(scaling="range").norm_bound == math.sqrt(1 + 1 + 1)
+    assert make_schema(scaling="standard").norm_bound == math.sqrt(4 + 1 + 1)  # values reach 2
     assert make_schema(row_norm=0.5).norm_bound == 1.0
 
 

@@ -6,12 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
 from ciphercohort.job.config import SimulationConfig
-from ciphercohort.job.figures import usual_of
+from ciphercohort.job.figures import figures_of, usual_of
 from parties.reader.infer import infer_schema
 from parties.reader.shard import encode_shard
 from protocols.errors import ParameterError
@@ -20,8 +21,15 @@ from protocols.numerics.whitening import Usual, guided, rescaled
 from protocols.plan.kinds import plan_from_dict
 from protocols.privacy.calibrate.calibration import calibrate
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
-from protocols.privacy.calibrate.whitened import MOST_FEATURES, QUIET_ROUNDS, Moment
+from protocols.privacy.calibrate.whitened import (
+    LONGER,
+    MOST_FEATURES,
+    QUIET_ROUNDS,
+    Moment,
+    moment_plan,
+)
 from protocols.privacy.laws.shares import NoiseSplit
+from protocols.updates.momentum import accelerated
 from sims.simulation import simulate
 from tests.sims.tables import lopsided_frame
 
@@ -129,6 +137,54 @@ def test_the_schema_says_what_columns_are_like() -> None:
         np.testing.assert_allclose(
             usual.scaling @ usual.moment @ usual.scaling.T, np.eye(schema.num_features), atol=1e-9
         )
+
+
+def correlated(rng: np.random.Generator) -> tuple[pd.DataFrame, Array]:
+    """Columns that all correlate by .6."""
+    x = rng.normal(size=(3000, 12)) @ np.linalg.cholesky(0.4 * np.eye(12) + 0.6).T
+    return pd.DataFrame(x, columns=[f"x{k}" for k in range(12)]), x @ rng.normal(size=12) * 0.3
+
+
+def rare_categories(rng: np.random.Generator) -> tuple[pd.DataFrame, Array]:
+    """Four columns of 3 to 30 categories, most of them rare."""
+    frame, z = pd.DataFrame(), np.full(4000, -0.5)
+    for k in (30, 20, 8, 3):
+        share = 1 / np.arange(1, k + 1) ** 1.2
+        drawn = rng.choice(k, 4000, p=share / share.sum())
+        frame[f"c{k}"], z = [f"v{c}" for c in drawn], z + rng.normal(size=k)[drawn] * 0.8
+    return frame, z
+
+
+@pytest.mark.parametrize("make", [correlated, rare_categories])
+def test_twelve_steps_in_the_clear_reach_the_optimum(make: Any) -> None:
+    """Whatever columns have in common, and however rare they are: ten draws of the noise each."""
+    rng = np.random.default_rng(4)
+    frame, z = make(rng)
+    frame["y"] = (rng.random(len(z)) < 1 / (1 + np.exp(-z))).astype(int)
+    schema = replace(infer_schema(frame, "y"), row_norm=None)
+    x, y = np.asarray(encode_shard(frame, schema).x), np.asarray(frame.y)
+    wanted = Wanted(update="nag", moment_epsilon=1.0)
+    figures = figures_of(schema, [len(y) // 3] * 3)
+    first = moment_plan(figures, wanted)
+    sigma, usual, d = first.noise_scales[0], figures.usual, x.shape[1]
+    best = LogisticRegression(C=1e6, fit_intercept=False, max_iter=5000).fit(x, y).coef_[0]
+    for _ in range(10):
+        e = np.triu(rng.normal(size=(d, d)), 1) / np.sqrt(2)
+        e = (e + e.T + np.diag(rng.normal(size=d))) * first.split.total_std(sigma)
+        made, guess = guided(
+            x.T @ x / len(y) + e,
+            usual,
+            norm_bound=figures.norm_bound,
+            sigma=sigma,
+            split=first.split,
+            failure=1e-7,
+        )
+        a, w = x @ np.array(made.matrix), np.zeros(d)
+        v = w
+        for momentum in accelerated(QUIET_ROUNDS):
+            new = v - LONGER * 4 / guess[-1] * (a.T @ (1 / (1 + np.exp(-a @ v)) - y) / len(y))
+            v, w = new + momentum * (new - w), new
+        assert loss(a @ w, y) <= loss(x @ best, y) + 0.003
 
 
 # -- runs ------------------------------------------------------------------------------------------
