@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from parties.kernel import BESIDE, COVER, EVERY, GRAM, LFFR, ROOMS, refused
 from parties.kernel.private import Terms
 from protocols.errors import ParameterError, PolicyError
+from protocols.names import DEFAULT_COLLUDERS
 
 if TYPE_CHECKING:
     from protocols.numerics.slot_bounds import SlotBounds
@@ -59,7 +60,7 @@ class Policy:
     protocols: tuple[str, ...] = EVERY
     max_epsilon: float | None = None
     max_delta: float = 1e-5
-    min_colluders: int = 0
+    min_colluders: int = DEFAULT_COLLUDERS
     min_security_bits: int = 128
     allow_insecure: bool = False
     accept_unbounded: bool = False

@@ -14,8 +14,9 @@ SECURE_AGGREGATION = "secure-aggregation"
 UNDER_CKKS = (ENCRYPTED_ROWS, ENCRYPTED_MODEL)
 """Protocols that compute on ciphertexts, and open the final model alone."""
 _ALIASES = {"shards": ENCRYPTED_ROWS, "gradients": SECURE_AGGREGATION}
-# What a deployed party asks for, and a coordinator offers, unless told otherwise; help says it.
-DEFAULT_COLLUDERS = 1
+DEFAULT_COLLUDERS = 0
+"""Owners who may pool what they see with the coordinator, of every plan, simulated or deployed, and
+of an owner's policy, unless told otherwise; what one of them sees is said beside each epsilon."""
 MAX_NAME = 64
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _MAX_STEM, _KEPT = 160, 80

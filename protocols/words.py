@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -54,6 +54,23 @@ def count(amount: int, noun: str) -> str:
     """1 row, 2 rows, 3 parties."""
     plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
     return f"{amount:,} {noun if amount == 1 else plural}"
+
+
+def promise(epsilon: float, delta: float, colluders: int) -> str:
+    """Of a run, and against whom."""
+    whom = f" and {count(colluders, 'other owner')}" * (colluders > 0)
+    return f"epsilon={epsilon:.4g}, delta={delta:g} against the coordinator{whom}"
+
+
+def towards_one(epsilon_by_coalition: Sequence[float]) -> str:
+    """What one other owner sees, who knows its own noise; empty without a promise.
+
+    epsilon_by_coalition: entry k: against k owners, as certificates have it.
+    """
+    if len(epsilon_by_coalition) < 2:
+        return ""
+    epsilon = epsilon_by_coalition[1]
+    return f"towards one other owner, who subtracts its own noise: epsilon={epsilon:.4g}"
 
 
 def link_facts(link: Polynomial, error: float, function: str, unit: str) -> Iterator[Fact]:

@@ -74,6 +74,8 @@ def with_links(markdown: str, source: str, page: str) -> str:
         to = path.removeprefix(DOCS) if path.startswith(DOCS) else PAGES.get(path)
         if to is None:
             return f"{words} (`{path}`)" if (ROOT / path).exists() else found[0]
+        if to.endswith(".ipynb") and path != f"{source.removesuffix('.md')}.ipynb":
+            to = f"{to.removesuffix('.ipynb')}.md"  # its page, which itself links to the file
         relative = os.path.relpath(to, PurePosixPath(page).parent)
         return f"[{words}]({relative}{anchor})"
 

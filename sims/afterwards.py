@@ -19,6 +19,7 @@ from ciphercohort.report.run_folder import RunFolder
 from ciphercohort.results.predict import ReleasedModel
 from ciphercohort.results.promise import Promise
 from ciphercohort.results.result import FAR, UNCONVERGED, Array, RunResult, scored
+from parties.reader.look import SHORTENED
 from parties.reader.schema import Label, Schema
 from parties.reader.views import by_range
 from protocols.errors import ParameterError, PrivacyError
@@ -88,7 +89,8 @@ def follow(
     plans = [plan for plan in (before, result.plan) if plan is not None and plan.privacy]
     spent = tuple(Mechanism.from_plan(plan, data.schema.norm_bound) for plan in plans)
     followed: dict[str, Sums] = {}
-    if config.inference or (config.ends_at_maximum and not data.schema.row_terms):
+    alone = data.schema.row_terms or data.schema.projection is not None
+    if config.inference or (config.ends_at_maximum and not alone):
         begin("inference")
         result, sums = _with_inference(config, data, specs, result, spent, folder)
         followed["standard errors"] = sums
@@ -212,7 +214,7 @@ def _ended(result: RunResult, weights: Array, data: PreparedData) -> RunResult:
     scores = scored(result.model, weights, x, result.test_y, data.schema, result.test_offset)
     # What training has left is made up for.
     told, public = (
-        tuple(w for w in words if not w.startswith((FAR, UNCONVERGED, REACH)))
+        tuple(w for w in words if not w.startswith((FAR, UNCONVERGED, REACH, SHORTENED)))
         for words in (result.warnings, result.public_warnings)
     )
     return replace(

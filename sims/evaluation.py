@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,6 +21,7 @@ from ciphercohort.job.layout import EVALUATION, SUMS, read_status
 from ciphercohort.job.options import FilePath
 from ciphercohort.results.exact_sums import tell
 from ciphercohort.results.predict import ReleasedModel, load_model
+from parties.reader.look import undeclared
 from parties.reader.schema import Schema
 from parties.reader.shard import Shard, encode_shard
 from parties.reader.table import Table, read_table
@@ -32,6 +34,8 @@ from sims.party_process import PartySpec
 from sims.prepare import split_rows
 from sims.simulated_sums import Sums, encoded, with_shards
 from sims.simulation import noise_root, party_specs
+
+log = logging.getLogger(__name__)
 
 
 def evaluate(
@@ -104,6 +108,8 @@ def evaluate(
         else split_frames(known.schema, data, config.parties, split, root)
     )
     shards = {name: encode_shard(frame, known.encoding) for name, frame in frames.items()}
+    for words in undeclared(shards.values()):
+        log.warning("%s", words)
     held_out = back.judged if back else None
     sizes = {name: shard.rows for name, shard in shards.items()}
     if back:

@@ -54,10 +54,15 @@ class Sums(SumSeries):
     def notes(self) -> list[str]:
         """A simulation may say it; in a deployment counts stay with their party."""
         shards = [spec.shard for spec in self.specs.values()]
-        columns = sorted({name for shard in shards for name in shard.counts.outside})
-        if not columns:
-            return []
-        return [f"values beyond the schema's range count as its end, in {', '.join(columns)}"]
+        kinds = {
+            "outside": "values beyond the schema's range count as its end",
+            "unknown": "cells of no declared category count as none of them",
+        }
+        found = {
+            words: sorted({name for shard in shards for name in getattr(shard.counts, kind)})
+            for kind, words in kinds.items()
+        }
+        return [f"{words}, in {', '.join(names)}" for words, names in found.items() if names]
 
     def ran(self, template: GradientPlan) -> tuple[GradientPlan, Array, str]:
         """In this process, or one for each party."""

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from ciphercohort.after.inference import PROJECTED
 from ciphercohort.after.inference_cost import doubts
 from ciphercohort.job.config import SimulationConfig
 from ciphercohort.job.figures import check_kind, figures_of, new_draw, settled
@@ -112,6 +113,8 @@ def run(
             f"inference with rows that have a {' and an '.join(terms)}: standard errors count "
             "every row once and know no offsets; leave inference out"
         )
+    if config.inference and data.schema.projection is not None:
+        raise ParameterError(PROJECTED)
     if config.evaluate and "offset" in terms:
         raise ParameterError(
             "evaluate with rows that have an offset: the sum scores rows by their features alone; "

@@ -32,6 +32,7 @@ from protocols.rows.plan import RowsPlan
 from protocols.sums.objectives import RowObjective
 from protocols.sums.plain import run_in_plain
 from protocols.sums.plan import GradientPlan
+from protocols.words import count
 from sims.distance import MOST_ERRORS, farthest
 from sims.party_process import PartySpec
 from sims.prepare import PreparedData
@@ -95,7 +96,7 @@ def _far(plan: RunPlan, data: PreparedData, weights: Floats) -> tuple[str, ...]:
     if found is None or found.errors <= MOST_ERRORS:
         return ()
     return (
-        f"{FAR}: after {plan.rounds} iterations of {kinds.figures(plan)['update']} "
+        f"{FAR}: after {count(plan.rounds, 'iteration')} of {kinds.figures(plan)['update']} "
         f"{found.words(data.schema.feature_names, weights, best)}; take --inference, which ends at "
         "the maximum, more --iterations, or leave --update and --ridge out",
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ciphercohort.after.judged import WORDS, Evaluation, shown
+from protocols.words import promise as promised
 
 
 def lines(found: Evaluation) -> Iterator[str]:
@@ -47,9 +48,6 @@ def more(found: Evaluation) -> Iterator[str]:
         yield f"{name}: fewer than {found.least} rows, no table"
     promise = found.opened.plan.privacy
     if promise:
-        yield (
-            f"privacy: epsilon={promise.epsilon:.4g}, delta={promise.delta:g}, "
-            f"colluders={promise.colluders}"
-        )
+        yield f"privacy: {promised(promise.epsilon, promise.delta, promise.colluders)}"
     else:
         yield "privacy: no noise was added; the coordinator learns exact counts by score and label"

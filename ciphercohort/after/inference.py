@@ -49,6 +49,10 @@ from protocols.statistics.inference.estimate import (
 from protocols.statistics.inference.objective import InformationObjective, ProductsObjective
 from protocols.sums.one_sum import OneSum
 
+PROJECTED = (
+    "inference of a model of components (projection in the schema): columns have no coefficients "
+    "of their own, of which standard errors could be told; leave inference out"
+)
 MOST_ROUNDS = 30
 LONG = 3.0
 """Times that the result is as far from the first point that counts as noise explains: told of."""
@@ -174,6 +178,8 @@ def infer_by(
         raise ParameterError(
             f"model={model!r}: standard errors are known of {', '.join(WITH_INFERENCE)}"
         )
+    if schema.projection is not None:
+        raise ParameterError(PROJECTED)
     own, wanted, mu = sums.schema, sums.wanted, None
     if wanted.epsilon is not None:
         mu = math.sqrt(share) * left_mu(wanted.epsilon, wanted.delta, spent)

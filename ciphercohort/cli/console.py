@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from protocols.errors import CohortError
-from protocols.words import INSECURE, NOT_PRIVATE
+from protocols.words import INSECURE, NOT_PRIVATE, count
 
 if TYPE_CHECKING:
     from ciphercohort.results.result import RunResult
@@ -142,7 +142,8 @@ def closing_table(result: RunResult) -> Table | Text:
     """The decrypted model beside its twin and the plain optimum; without test rows the title."""
     from ciphercohort.report.report import score_table
 
-    title = Text(f"Scores on {len(result.test_y):,} test rows" if result.tested else "No test rows")
+    tested = count(len(result.test_y), "test row")
+    title = Text(f"Scores on {tested}" if result.tested else "No test rows")
     for marked, words in ((result.insecure, INSECURE), (result.seeded, NOT_PRIVATE)):
         if marked:
             title.append(f"\n{words}", style="bold red")
@@ -161,9 +162,9 @@ def closing_table(result: RunResult) -> Table | Text:
 def closing_lines(result: RunResult) -> Iterator[str]:
     """What else a person wants to know at the end."""
     from ciphercohort.report.report import overall_lines
-    from ciphercohort.results.plan_figures import composed_of, encryption_words
+    from ciphercohort.results.plan_figures import coalitions_of, composed_of, encryption_words
     from ciphercohort.results.slot_report import slot_lines
-    from protocols.words import HOLDS
+    from protocols.words import HOLDS, promise, towards_one
 
     yield from overall_lines(result)
     if result.tested and not result.model.numeric:
@@ -178,10 +179,9 @@ def closing_lines(result: RunResult) -> Iterator[str]:
         f"{result.total_seconds:.1f} s in all, with data, twin and optimum"
     )
     if privacy:
-        yield (
-            f"privacy: epsilon={privacy.epsilon:g}, delta={privacy.delta:g}, "
-            f"colluders={privacy.colluders}"
-        )
+        yield (f"privacy: {promise(privacy.epsilon, privacy.delta, privacy.colluders)}")
+        if line := towards_one(coalitions_of(result.certificate)):
+            yield line
         if result.unmet:
             yield "certificate: NOT satisfied, for the schema was inferred from the private rows"
         composed = composed_of(result.certificate, privacy.colluders)

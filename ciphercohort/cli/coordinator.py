@@ -20,7 +20,7 @@ from coordinator.errors import AbortedError
 from coordinator.settings import SESSIONS
 from protocols.errors import ParameterError
 from protocols.exchange.validity import day
-from protocols.names import DEFAULT_COLLUDERS, spoken
+from protocols.names import spoken
 
 if TYPE_CHECKING:
     from ciphercohort.deploy.coordinator import Coordinator
@@ -34,14 +34,11 @@ Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The coordinator'
 Session = Annotated[str | None, typer.Option(help="Go on with this one.")]
 Model = Annotated[Path, typer.Option(help="model.json with the schema of this folder.")]
 
-PLANNED = tuple(each for each in DEPLOY if each.name != "colluders")
-"""Options that settle the plan; the help of `colluders` is another here."""
-
 
 @coordinator_app.command(
     epilog="Example:  cohort coordinator init centre --schema schema.json --public centre.org:9092"
 )
-@options.takes(*PLANNED)
+@options.takes(*DEPLOY)
 def init(
     folder: Folder,
     schema: Annotated[Path, typer.Option(help="Public column schema (cohort schema init).")],
@@ -51,10 +48,6 @@ def init(
     fleet: Annotated[str, typer.Option(help="HOST:PORT bound for them.")] = "127.0.0.1:9092",
     control: Annotated[str, typer.Option(help="Bound for this command.")] = "127.0.0.1:9093",
     serverappio: Annotated[str, typer.Option(help="Bound for own processes.")] = "127.0.0.1:9091",
-    colluders: Annotated[
-        int | None,
-        typer.Option(help=f"Parties that may pool with you. Default: {DEFAULT_COLLUDERS}."),
-    ] = None,
     no_privacy: options.NoPrivacy = False,
     step_seconds: Annotated[float, typer.Option(help="Longest wait for one step.")] = 3600.0,
     session_seconds: Annotated[float, typer.Option(help="Longest run.")] = 86400.0,
@@ -74,7 +67,6 @@ def init(
             serverappio=serverappio,
             step_seconds=step_seconds,
             session_seconds=session_seconds,
-            colluders=colluders,
             no_privacy=no_privacy,
             **given,
         )
@@ -187,12 +179,12 @@ def evaluate(
         typer.Option(help="all, or held-out: those that parties held back from its training here."),
     ] = "all",
     parties: Annotated[
-        str, typer.Option(help="Only these: a,b. Default: all, or all that trained it.")
-    ] = "",
+        list[str] | None, options.names(help="Only these (default: all, or all that trained it).")
+    ] = None,
     threshold: Threshold = 0.5,
     sites: Annotated[
-        str, typer.Option(help="Parties that consent to a table of their own: a,b.")
-    ] = "",
+        list[str] | None, options.names(help="Parties that consent to a table of their own.")
+    ] = None,
     however_noisy: HoweverNoisy = False,
 ) -> None:
     """Judge a model on rows of admitted parties, by one secure sum."""
@@ -203,9 +195,9 @@ def evaluate(
     found = centre.evaluate(
         model,
         rows=rows,
-        parties=tuple(filter(None, parties.split(","))),
+        parties=tuple(parties or ()),
         threshold=threshold,
-        sites=tuple(filter(None, sites.split(","))),
+        sites=tuple(sites or ()),
         however_noisy=however_noisy,
         **asked,
     )

@@ -64,8 +64,9 @@ def evaluate(
         int | None, typer.Option(help="Of the scores. Default: 4096, with epsilon 64.")
     ] = None,
     sites: Annotated[
-        str, typer.Option(help="Parties that consented to a table of their own, or all.")
-    ] = "",
+        list[str] | None,
+        options.names(help="Parties that consented to a table of their own, or all."),
+    ] = None,
     least: Annotated[
         int, typer.Option(help="Rows below which a cell or a site's table is left out.", min=2)
     ] = 10,
@@ -109,7 +110,7 @@ def evaluate(
             colluders=colluders,
             threshold=threshold,
             bins=bins,
-            sites=sites if sites in ("", "all") else tuple(sites.split(",")),
+            sites="all" if sites == ["all"] else tuple(sites or ()),
             least=least,
             inference=inference,
             however_noisy=however_noisy,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import Field, fields
@@ -36,6 +37,22 @@ OUTPUT = GROUPS[OutputOptions]
 _FIELDS = {each.name: each for each in options_of(SimulationConfig)}
 
 
+def each_name(given: Sequence[str] | None) -> list[str]:
+    """Of an option that is repeated, or has commas; a name that has one is quoted, as in csv files.
+
+    >>> each_name(["age, sex", '"height, cm"'])
+    ['age', 'sex', 'height, cm']
+    """
+    rows = csv.reader(given or (), skipinitialspace=True)
+    return [name.strip() for row in rows for name in row if name.strip()]
+
+
+def names(*flags: str, help: str) -> Any:
+    """An option of several names, `each_name` of what is given."""
+    words = f"{help.rstrip('.')}; a,b, or repeated."
+    return typer.Option(*flags, help=words, callback=each_name)
+
+
 def named(name: str, *, hidden: bool = False) -> Any:
     """The option of a field, with its words; hidden: from the help."""
     each = _FIELDS[name]
@@ -44,11 +61,12 @@ def named(name: str, *, hidden: bool = False) -> Any:
     if each.metadata["is_asked"] and each.default is not None:
         default = each.default if isinstance(each.default, str) else f"{each.default:g}"
         words = f"{words} Default: {default}."
-    names: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
     if isinstance(each.default, bool):
-        names = (f"--{option_name(each).replace('_', '-')}",)
+        flags = (f"--{option_name(each).replace('_', '-')}",)
     panel = each.metadata["panel"] or GROUPS[group]
-    return typer.Option(*names, help=words, rich_help_panel=panel, hidden=hidden)
+    several = each_name if get_origin(kinds()[name]) is tuple else None
+    return typer.Option(*flags, help=words, rich_help_panel=panel, hidden=hidden, callback=several)
 
 
 Data = Annotated[Path | None, named("data")]
@@ -137,8 +155,7 @@ def _parameter(each: Field[Any], former: str = "") -> inspect.Parameter:
     if kind is Any:
         kind = Path | None
     elif get_origin(kind) is tuple:
-        # A text with commas, or an option that may be repeated.
-        kind, default = (list[str] if each.name == "exclude" else str) | None, None
+        kind, default = list[str] | None, None
     elif each.metadata["is_asked"]:
         kind, default = kind | None, None
     return inspect.Parameter(

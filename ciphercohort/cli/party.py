@@ -52,7 +52,10 @@ def init(
     max_delta: Annotated[float, typer.Option(help="Largest per run.")] = 1e-5,
     min_colluders: Annotated[
         int | None,
-        typer.Option(help="Other owners who may pool with the coordinator. Default: asked, or 1."),
+        typer.Option(
+            help="Other owners who may pool with the coordinator. "
+            f"Default: asked, or {DEFAULT_COLLUDERS}."
+        ),
     ] = None,
     accept_no_privacy: Annotated[
         bool,
@@ -63,11 +66,11 @@ def init(
     ] = False,
     protocol: Annotated[
         list[str] | None,
-        typer.Option(
-            help="That this party takes part in, once for each: encrypted-rows, encrypted-model, "
-            "secure-aggregation (evaluation, whitening and standard errors need it too), cover, "
-            "gram (linear models on encrypted rows). Default: all. What others need is never "
-            "loaded beside rows and keys."
+        options.names(
+            help="That this party takes part in (default: all; what others need is never loaded "
+            "beside rows and keys): encrypted-rows, encrypted-model, secure-aggregation "
+            "(evaluation, whitening and standard errors need it too), cover, gram (linear models "
+            "on encrypted rows)"
         ),
     ] = None,
     exact_sums: Annotated[

@@ -13,7 +13,7 @@ import typer
 from ciphercohort.cli.console import INTERRUPTED, closing_lines, closing_table, say, stdout
 from ciphercohort.job.inputs import GIVEN, INFERRED, schema_notes
 from ciphercohort.job.layout import PRIVATE, RELEASE, REPORT, STATUS, read_status
-from protocols.words import INSECURE, NOT_PRIVATE
+from protocols.words import INSECURE, NOT_PRIVATE, promise
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,8 +39,7 @@ def announce(console: Console, config: SimulationConfig, chosen: bool) -> None:
     default = "" if chosen else " (the default; choose with --epsilon, or --no-privacy)"
     say(
         console,
-        f"privacy: epsilon={config.epsilon:g}, delta={config.delta:g} against "
-        f"{config.colluders} colluding parties{default}",
+        f"privacy: {promise(config.epsilon, config.delta, config.colluders)}{default}",
     )
     if config.seed is not None:
         say(console, NOT_PRIVATE, "bold red")

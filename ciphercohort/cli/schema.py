@@ -10,9 +10,9 @@ import typer
 
 from ciphercohort.cli.brief import Commands
 from ciphercohort.cli.console import refusals, say, stdout
-from ciphercohort.cli.options import Debug
-from ciphercohort.job.options import names_in
+from ciphercohort.cli.options import Debug, names
 from protocols.errors import ParameterError
+from protocols.words import count
 
 if TYPE_CHECKING:
     from parties.reader.schema import Schema
@@ -35,28 +35,20 @@ schema_app = Commands(
 def init(
     sample: Annotated[Path, typer.Argument(help="Table (.csv, .parquet, …); must be PUBLIC.")],
     label: Annotated[str | None, typer.Option(help="Column to predict, of few values.")] = None,
-    target: Annotated[
-        str | None, typer.Option(help="Or numeric columns to predict: Y1,Y2.")
-    ] = None,
+    target: Annotated[list[str] | None, names(help="Or numeric columns to predict.")] = None,
     positive: Annotated[
         str | None, typer.Option(help="The label's positive value. Default: the larger.")
     ] = None,
-    exclude: Annotated[
-        list[str] | None, typer.Option(help="Column to leave out; may be repeated.")
-    ] = None,
+    exclude: Annotated[list[str] | None, names(help="Columns to leave out.")] = None,
     include: Annotated[
-        list[str] | None,
-        typer.Option(help="The only columns to use; may be repeated. Default: all."),
+        list[str] | None, names(help="The only columns to use (default: all).")
     ] = None,
     person: Annotated[
         list[str] | None,
-        typer.Option(
-            "--id", help="Column that names people: it is left out, and rows are not joined by it."
-        ),
+        names("--id", help="Columns that name people: left out, and rows are not joined by them."),
     ] = None,
     dates: Annotated[
-        list[str] | None,
-        typer.Option("--date", help="Column of dates, taken as days; may be repeated."),
+        list[str] | None, names("--date", help="Columns of dates, taken as days.")
     ] = None,
     scaling: Annotated[
         str | None,
@@ -81,6 +73,13 @@ def init(
     log_offset: Annotated[
         bool, typer.Option("--log-offset", help="The offset column holds exposures: add their log.")
     ] = False,
+    project: Annotated[
+        int | None,
+        typer.Option(
+            help="Train on so many principal components of the sample in place of the columns; "
+            "for more than 160."
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="JSON file to write; must not exist. Default: stdout.")
     ] = None,
@@ -99,7 +98,7 @@ def init(
         from parties.reader.schema import Classes, Missing
         from parties.reader.table import read_table
 
-        if (label is None) == (target is None):
+        if (label is None) == (not target):
             raise ParameterError("give either --label, of few values, or --target, numeric columns")
 
         if log_offset and offset is None:
@@ -110,7 +109,7 @@ def init(
         if out is not None and out.exists():
             raise ParameterError(f"out={str(out)!r} exists: choose another name, or delete it")
         say(console, PUBLIC, "yellow")
-        predicted: Any = names_in(target) or label
+        predicted: Any = target or label
         # infer_schema refuses what it does not know
         chosen: dict[str, Any] = dict(REGRESSION_SCALING) if target else {}
         chosen |= {"scaling": scaling} if scaling else {}
@@ -125,6 +124,7 @@ def init(
                 include=include or None,
                 dates=tuple(dates or ()),
                 several=True,
+                project=project,
                 **chosen,
             )
         if person:
@@ -163,7 +163,7 @@ def init(
             sys.stdout.write(schema.to_json())
             return
         schema.save(out)
-        say(console, f"{len(schema.columns)} columns written to {out}")
+        say(console, f"{count(len(schema.columns), 'column')} written to {out}")
 
 
 @schema_app.command(epilog="Example:  cohort schema check schema.json rows.csv")
@@ -222,7 +222,7 @@ def _print(schema: Schema) -> None:
 
     from parties.reader.schema import DateColumn, Label, NumericColumn, Targets
 
-    table = Table(title=Text(f"{len(schema.columns)} columns"))
+    table = Table(title=Text(count(len(schema.columns), "column")))
     for name in ("Column", "Kind", "Range or categories", "Typical ± spread", "Missing"):
         table.add_column(name, overflow="fold")
     for column in schema.columns:
@@ -252,6 +252,8 @@ def _print(schema: Schema) -> None:
     if (offset := schema.offset) is not None:
         added = "its logarithm is added" if offset.log else "added to scores"
         say(screen, f"offset: {offset.name}, {offset.low:g} to {offset.high:g}, {added}")
+    if schema.projection is not None:
+        say(screen, f"projected to {count(len(schema.projection.rows), 'component')} before that")
     norm = "none" if schema.row_norm is None else f"{schema.row_norm:g}"
     say(screen, f"scaling: {schema.scaling}; row norm: {norm}")
     say(screen, f"{schema.num_features} features with the bias; digest {schema.digest()}")

@@ -19,7 +19,7 @@ from ciphercohort.deploy.deployed import (
     finished_run,
     following,
     is_first,
-    plan_template,
+    next_run,
     session_fields,
     trained_here,
 )
@@ -50,6 +50,7 @@ from protocols.exchange.messages import public_bytes
 from protocols.exchange.serialise import to_plain
 from protocols.names import spoken
 from protocols.plan.kinds import plan_from_dict
+from protocols.words import promise, towards_one
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -108,8 +109,8 @@ class Coordinator(Background):
             serverappio: bound for own processes.
             step_seconds: longest wait for one step.
             session_seconds: longest run.
-            options: of `cohort coordinator init --help-all`, by name; epsilon = 1 against one
-                colluding party unless another promise or `no_privacy=True` is given.
+            options: of `cohort coordinator init --help-all`, by name; epsilon = 1 unless another
+                promise or `no_privacy=True` is given.
 
         Raises:
             CohortError: the folder is in use, or an option is refused. Nothing is written then.
@@ -199,10 +200,10 @@ class Coordinator(Background):
             CohortError: no plan can be certified, or parties are not connected in time.
         """
         see = self.driving(tell)
-        name = session or self._begin()
+        name = session or self._begin(tell)
         see(name)
         if is_first(self.settings, name):
-            name = following(self.settings, name) or self._begin(name)
+            name = following(self.settings, name) or self._begin(tell, name)
             tell("the second moment is summed; training follows on whitened rows")
             see(name)
         run = finished_run(self.settings, name)
@@ -377,8 +378,12 @@ class Coordinator(Background):
         """Every run, the latest first: progress, parties, phases, bytes; no data."""
         return sessions(self.folder / SESSIONS)
 
-    def _begin(self, before: str | None = None) -> str:
-        plan, wanted = plan_template(self.settings, before)
+    def _begin(self, tell: Tell, before: str | None = None) -> str:
+        plan, found = next_run(self.settings, before)
+        wanted, certificate = found.wanted, found.certificate
+        if wanted.epsilon is not None and certificate is not None and before is None:
+            tell(f"privacy: {promise(wanted.epsilon, wanted.delta, wanted.colluders)}")
+            tell(towards_one(certificate.epsilon_by_coalition))
         return create_session(self.settings, plan, to_plain(wanted), before)
 
     def driving(self, tell: Tell) -> Drive:

@@ -37,7 +37,7 @@ from protocols.exchange.transcript import verify
 from protocols.plan.kinds import plan_from_dict
 from protocols.plan.published import published, reach_words
 from protocols.plan.run_plan import Member, RunPlan
-from protocols.privacy.calibrate.calibration import calibrate
+from protocols.privacy.calibrate.calibration import Calibration, calibrate
 from protocols.privacy.calibrate.figures import Wanted
 from protocols.privacy.certificates.mechanism import Mechanism
 
@@ -46,7 +46,13 @@ MESSAGE_BYTES = 100_000_000
 
 
 def plan_template(settings: Settings, before: str | None = None) -> tuple[RunPlan, Wanted]:
-    """The plan of the next run, but for session and commitments, and what was asked for.
+    """As `next_run`, with what was asked for."""
+    plan, found = next_run(settings, before)
+    return plan, found.wanted
+
+
+def next_run(settings: Settings, before: str | None = None) -> tuple[RunPlan, Calibration]:
+    """The plan of the next run, but for session and commitments, and what it follows from.
 
     before: the finished session whose second moment it whitens rows by; without it, where rows are
     to be whitened, the next run is the one that sums it.
@@ -71,7 +77,7 @@ def plan_template(settings: Settings, before: str | None = None) -> tuple[RunPla
         shown = read_evidence(settings.session_folder(before))
         found = settled(schema, rows, wanted, shown)
     plan = found.first_plan if found.first is not None else found.plan
-    return plan("template", members_of(settings)).fit_messages(MESSAGE_BYTES), found.wanted
+    return plan("template", members_of(settings)).fit_messages(MESSAGE_BYTES), found
 
 
 def members_of(settings: Settings) -> tuple[Member, ...]:

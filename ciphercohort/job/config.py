@@ -98,8 +98,8 @@ class DataOptions:
         cure="; 0.2 is usual, 0 trains on every row",
         is_asked=True,
     )
-    exclude: tuple[str, ...] = option((), "Column to leave out; may be repeated.")
-    include: tuple[str, ...] = option((), "The only columns to use; may be repeated.")
+    exclude: tuple[str, ...] = option((), "Columns to leave out; a,b, or repeated.")
+    include: tuple[str, ...] = option((), "The only columns to use; a,b, or repeated.")
     strict: bool = option(False, "Refuse values outside the schema; do not clamp.")
     parties: int | None = option(
         DEFAULT_PARTIES,
@@ -264,7 +264,10 @@ class PrivacyOptions:
         is_asked=True,
     )
     colluders: int = option(
-        0, "Parties that may pool all they see with the coordinator.", least=0, is_asked=True
+        DEFAULT_COLLUDERS,
+        "Parties that may pool all they see with the coordinator.",
+        least=0,
+        is_asked=True,
     )
     ledger: Path | None = option(
         None, "Folder with a ledger per party, which refuses an overdraft."
@@ -520,8 +523,6 @@ def training_fields(function: str, options: Mapping[str, Any]) -> dict[str, Any]
     no_privacy = training.pop("no_privacy", False)
     training = {name: value for name, value in training.items() if value != ""}
     training |= privacy_fields(no_privacy, **promise)
-    if not no_privacy:
-        training.setdefault("colluders", DEFAULT_COLLUDERS)
     # Refused here, and not by the first run; the owners are not known yet.
     chosen = SimulationConfig(**training, parties=None, split="by:owner")
     training |= {"protocol": chosen.protocol}

@@ -86,7 +86,13 @@ def usual_of(schema: Schema) -> Usual:
             else:
                 own[0] = 0.0, UNSURE
         found += own
-    middles, spreads = np.array(found).T * schema.bias
+    middles, spreads = np.array(found).T
+    if schema.projection is not None:
+        # As if columns were independent.
+        matrix = schema.projection.matrix
+        middles = matrix @ (middles - schema.projection.shift)
+        spreads = np.sqrt(matrix**2 @ spreads**2)
+    middles, spreads = middles * schema.bias, spreads * schema.bias
     return Usual(middles=tuple(middles.tolist()), spreads=tuple(spreads.tolist()), bias=schema.bias)
 
 

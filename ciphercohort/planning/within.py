@@ -21,7 +21,7 @@ from protocols.plan import kinds
 from protocols.plan.run_plan import RunPlan
 from protocols.privacy.calibrate.calibration import Calibration, calibrate
 from protocols.privacy.calibrate.figures import PublicFigures
-from protocols.words import duration, size
+from protocols.words import count, duration, size
 
 LADDER = (4, 6, 8, 10, 15, 20, 30, 50, 100, 200, 400)
 """Iterations."""
@@ -83,7 +83,7 @@ class Setting:
         figures = kinds.figures(plan)
         degree = f", degree {figures['degree']}" if "degree" in figures else ""
         return (
-            f"{plan.protocol}, {figures['update']}, {plan.rounds} iterations{degree}: "
+            f"{plan.protocol}, {figures['update']}, {count(plan.rounds, 'iteration')}{degree}: "
             f"{duration(self.seconds)} and {size(self.num_bytes)} per party"
         )
 

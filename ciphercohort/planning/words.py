@@ -6,7 +6,7 @@ from typing import Any
 
 from ciphercohort.results.cover_words import cover_lines
 from ciphercohort.results.exact_sums import MARK, exact_words
-from protocols.words import HOLDS, INSECURE, count
+from protocols.words import HOLDS, INSECURE, count, promise, towards_one
 
 
 def update_line(body: dict[str, Any]) -> str:
@@ -33,9 +33,10 @@ def privacy_lines(body: dict[str, Any]) -> list[str]:
     rounds = ", ".join(f"{k}: {value:.3g}" for k, value in enumerate(composed))
     seen = ", ".join(f"{k}: {value:.3g}" for k, value in enumerate(body["epsilon"]))
     return [
-        f"privacy: epsilon={privacy['epsilon']:g}, delta={privacy['delta']:g} against "
-        f"{privacy['colluders']} colluding parties; sigma {privacy['sigma']:.4g} on the mean "
-        f"gradient, of which each party adds {privacy['share_std']:.4g}",
+        f"privacy: {promise(privacy['epsilon'], privacy['delta'], privacy['colluders'])}; sigma "
+        f"{privacy['sigma']:.4g} on the mean gradient, of which each party adds "
+        f"{privacy['share_std']:.4g}",
+        towards_one(body["epsilon"]),
         f"epsilon by number of colluding parties: {seen}",
         f"of all rounds composed: {rounds}; {HOLDS}",
     ]

@@ -12,10 +12,10 @@ from ciphercohort.after.judged import Evaluation
 from ciphercohort.report.html import Html, fragment, tag
 from ciphercohort.report.report import headline, overall_lines, score_table
 from ciphercohort.results.exact_sums import exact_words
-from ciphercohort.results.plan_figures import composed_of, run_words
+from ciphercohort.results.plan_figures import coalitions_of, composed_of, run_words
 from ciphercohort.results.result import RunResult
 from protocols.plan.run_plan import RunPlan
-from protocols.words import HOLDS, count, duration, number, size
+from protocols.words import HOLDS, count, duration, number, size, towards_one
 
 if TYPE_CHECKING:
     from ciphercohort.deploy.deployed import DeployedRun
@@ -84,9 +84,11 @@ def promise(plan: RunPlan, certificate: Mapping[str, Any] | None = None) -> str:
         return "No privacy noise: nothing bounds what the model says about a single row."
     composed = composed_of(certificate, privacy.colluders)
     rounds = "" if composed is None else f" All rounds composed: ε = {number(composed)}; {HOLDS}."
+    whom = f" together with {count(privacy.colluders, 'other owner')}" * (privacy.colluders > 0)
+    one = towards_one(coalitions_of(certificate))
     return (
         f"Differentially private: ε = {number(privacy.epsilon)}, δ = {privacy.delta:g}, against "
-        f"the coordinator together with {count(privacy.colluders, 'party')}.{rounds}"
+        f"the coordinator{whom}.{f' {one.capitalize()}.' * bool(one)}{rounds}"
     )
 
 

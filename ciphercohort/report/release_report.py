@@ -25,7 +25,7 @@ from ciphercohort.report.html import bar, fragment, noted, render, tag
 from ciphercohort.report.release import Release
 from ciphercohort.results.documents import coefficients
 from ciphercohort.results.exact_sums import MARK, exact_words
-from ciphercohort.results.plan_figures import composed_of
+from ciphercohort.results.plan_figures import coalitions_of, composed_of
 from ciphercohort.results.result import Figures
 from coordinator.costs import Costs
 from protocols.plan import kinds
@@ -133,9 +133,11 @@ def privacy(release: Release) -> dict[str, Any]:
 def coefficient_table(release: Release) -> dict[str, Any]:
     """The features with the largest effect on any output, in the data's own units."""
     coef, intercept = coefficients(release.encoding, release.weights, release.plan.model)
-    names, many = release.schema.feature_names, bool(release.outputs)
-    # Of a step of a column before `row_norm` divides the row, shape (d - 1, outputs).
-    effects = release.weights[:-1].reshape(len(names), -1) / (release.encoding.row_norm or 1)
+    names, many = release.schema.expanded_names, bool(release.outputs)
+    # Of a step of a column before `row_norm` divides the row, shape (features, outputs).
+    own, projection = release.weights[:-1], release.encoding.projection
+    own = own if projection is None else projection.undone(own.T)[0].T
+    effects = own.reshape(len(names), -1) / (release.encoding.row_norm or 1)
     # Of a label: of rows that are shortened, or of a corrected score, nothing is per unit.
     per_unit = many or (release.encoding.row_norm is None and release.scaling is None)
     largest = np.abs(effects).max(axis=1)
@@ -238,6 +240,13 @@ def privacy_facts(release: Release) -> Iterator[Fact]:
     composed = composed_of(release.certificate, privacy.colluders)
     if composed is not None:
         yield "ε of all rounds composed", number(composed), HOLDS
+    by_coalition = coalitions_of(release.certificate)
+    if len(by_coalition) > 1:
+        yield (
+            "ε towards one other owner",
+            number(by_coalition[1]),
+            "the same promise against one that subtracts its own noise",
+        )
     yield from _split_facts(release, privacy)
     yield "δ (delta)", f"{privacy.delta:g}", "except with about this probability"
     yield (

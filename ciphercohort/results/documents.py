@@ -30,7 +30,7 @@ def model_fields(schema: Schema, weights: Array, model: str) -> dict[str, Any]:
         ParameterError: the weights do not fit the schema. SchemaError: nor does the model.
     """
     coef, intercept = coefficients(schema, weights, model)
-    features, fitted = list(schema.feature_names), model_named(model)
+    features, fitted = list(schema.expanded_names), model_named(model)
     link = {"meaning": fitted.link, **asdict(fitted)}  # type: ignore[call-overload]
     if fitted.several:
         classes = classes_of(schema)
@@ -67,7 +67,7 @@ def model_fields(schema: Schema, weights: Array, model: str) -> dict[str, Any]:
 
 
 def coefficients(schema: Schema, weights: Array, model: str) -> tuple[Array, Array]:
-    """Of every output over `feature_names`, shape (c, d - 1), and its intercept, shape (c,).
+    """Of every output over `expanded_names`, shape (c, features), and its intercept, shape (c,).
 
     For raw feature values, in the units that the model's link speaks of.
 

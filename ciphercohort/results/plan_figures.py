@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from protocols.plan import kinds
@@ -45,6 +45,11 @@ def composed_of(certificate: Mapping[str, Any] | None, colluders: int) -> float 
     """Epsilon of all rounds composed, against so many; None where a certificate says nothing."""
     found = (certificate or {}).get("epsilon_composed") or ()
     return found[colluders] if colluders < len(found) else None
+
+
+def coalitions_of(certificate: Mapping[str, Any] | None) -> Sequence[float]:
+    """Epsilon against 0, 1, … other owners; empty where a certificate says nothing."""
+    return (certificate or {}).get("epsilon") or ()
 
 
 def encryption_words(plan: RunPlan) -> str:

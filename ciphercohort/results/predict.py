@@ -138,7 +138,7 @@ class ReleasedModel:
         those rows sigmoid(intercept + coefficients x) is not what `predict_proba` says.
         """
         coef, _ = coefficients(self.encoding, self.weights, self.model)
-        features = list(self.schema.feature_names)
+        features = list(self.schema.expanded_names)
         if self.outputs:
             return pd.DataFrame(coef.T, index=features, columns=list(self.outputs))
         return pd.Series(coef[0], index=features, name="coefficient")
@@ -214,7 +214,7 @@ class ReleasedModel:
         else:
             label = classes_of(self.schema) if self.fitted.several else label_of(self.schema)
         y = encode_outcome(table, label)
-        x, offset = encode_scored(table, self.encoding)
+        x, offset = encode_scored(table, self.encoding, quiet=True)
         x = x if rows is None else rows
         return scored(self.fitted, self.weights, x, y, self.schema, offset)
 
@@ -261,6 +261,11 @@ def score_table(model: ReleasedModel, frame: Table) -> Figures | None:
 def raw_rows(frame: pd.DataFrame, schema: Schema) -> NDArray[np.float64]:
     """Rows in the data's own units, neither scaled nor clamped nor clipped; the bias last.
 
+    Where the schema projects rows, its components of scaled rows, not clipped.
+
     Returns: float64 array, shape (rows, num_features). Unknown categories are all zeros.
     """
+    if schema.projection is not None:
+        scaled = encode_columns(frame, schema.columns, schema.scaling)
+        return np.column_stack([schema.projection(scaled), np.ones(len(frame))])
     return np.column_stack([encode_columns(frame, schema.columns), np.ones(len(frame))])

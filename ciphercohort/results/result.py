@@ -28,6 +28,7 @@ from protocols.models.registry import model_named
 from protocols.plan.run_plan import RunPlan
 from protocols.privacy.search.rescale import Scaling
 from protocols.statistics.evaluation.figures import LEAST
+from protocols.words import count
 
 if TYPE_CHECKING:
     from ciphercohort.after.inference import Inference
@@ -324,7 +325,7 @@ class RunResult(Caveats, Shown):
         constant = f"share of positives ({np.mean(self.test_y):.3f})"
         if self.model.several:
             constant = "classes’ shares"
-        told = no_better(self.scores, f"{len(self.test_y):,} test rows", self.outputs, constant)
+        told = no_better(self.scores, count(len(self.test_y), "test row"), self.outputs, constant)
         cure = f"more rows, {more} or fewer columns may help, if the columns tell of it at all"
         return told and f"{told}; {cure}"
 

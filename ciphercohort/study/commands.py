@@ -154,9 +154,7 @@ def _simulated(study: Study) -> Callable[..., None]:
             Path | None,
             typer.Option(help="Public column schema (cohort schema init). Default: inferred."),
         ] = None,
-        exclude: Annotated[
-            list[str] | None, typer.Option(help="Column to leave out; may be repeated.")
-        ] = None,
+        exclude: Annotated[list[str] | None, options.names(help="Columns to leave out.")] = None,
         parties: Annotated[
             int | None, typer.Option(help="How many data owners. Default: 3.")
         ] = None,

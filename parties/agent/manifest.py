@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 
 from parties.verifier.recompute import recompute
@@ -10,7 +11,7 @@ from protocols.names import spoken
 from protocols.plan import kinds
 from protocols.plan.protocol import protocol_of
 from protocols.plan.run_plan import RunPlan
-from protocols.words import EXACT_SUMS, HOLDS
+from protocols.words import EXACT_SUMS, HOLDS, count, promise, towards_one
 
 
 def describe_plan(plan: RunPlan, name: str, norm_bound: float, budget: Iterable[str] = ()) -> str:
@@ -44,17 +45,20 @@ def _lines(plan: RunPlan, name: str, norm_bound: float, budget: Iterable[str]) -
     yield from budget
     steps = protocol_of(plan).steps
     named = {step: len(list(step.turns(plan))) for step in steps}
-    opened = sum(count for step, count in named.items() if step.opens)
-    yield f"Joint decryptions: {opened}; iterations: {plan.rounds}"
+    opened = sum(times for step, times in named.items() if step.opens)
+    yield (
+        f"Joint decryptions: {opened}; iterations: {plan.rounds} (so many times something is "
+        "opened, with the help of all parties; all else stays encrypted)"
+    )
     yield "What leaves your organisation:"
     yield "  your number of rows, your name and your verification key, in the clear"
-    for step, count in named.items():
-        if count:
+    for step, times in named.items():
+        if times:
             before = "; a signed digest of it goes before" if step.committed else ""
             noise = (
                 "" if not step.noisy else ", with your noise" if plan.privacy else ", without noise"
             )
-            yield f"  {count} x {step.leaves}{noise} ({step.name}){before}"
+            yield f"  {times} x {step.leaves}{noise} ({step.name}){before}"
 
 
 def _who_opens(plan: RunPlan) -> str:
@@ -110,17 +114,23 @@ def _privacy(plan: RunPlan, norm_bound: float) -> Iterator[str]:
         yield from (f"  {remark}" for remark in kinds.remarks(plan))
         return
     yield (
-        f"Privacy: epsilon={privacy.epsilon:g}, delta={privacy.delta:g} (one row replaced), "
-        f"against the coordinator and {privacy.colluders} of the other parties"
+        f"Privacy: {promise(privacy.epsilon, privacy.delta, privacy.colluders)} (one row replaced)"
+    )
+    yield (
+        "  in words: exchanging one of your rows changes the odds of whatever anybody concludes "
+        f"from what is released by a factor of {math.exp(privacy.epsilon):.3g} at most, but for "
+        "about the probability delta"
     )
     yield from (f"  {remark}" for remark in kinds.remarks(plan))
     try:
         certificate = recompute(plan, norm_bound).certificate
+        yield f"  {towards_one(certificate.epsilon_by_coalition)}"
         pairs = zip(certificate.epsilon_by_coalition, certificate.epsilon_composed, strict=True)
         for colluders, (epsilon, composed) in enumerate(pairs):
+            also = f" and {count(colluders, 'other owner')}" if colluders else " alone"
             yield (
-                f"  if {colluders} other parties collude: epsilon={epsilon:.4g}, of all rounds "
-                f"composed {composed:.4g}"
+                f"  towards the coordinator{also}: epsilon={epsilon:.4g}, of all rounds composed "
+                f"{composed:.4g}"
             )
         yield f"  {HOLDS}"
     except CohortError as error:

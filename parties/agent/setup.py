@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,11 +25,11 @@ from protocols.exchange.messages import new_signing_key, public_bytes
 from protocols.exchange.private_files import private_folder, write_private
 from protocols.names import DEFAULT_COLLUDERS, check_name
 
-# Largest run; noise that withstands one other owner who pools with the coordinator,
-# which every run of two or more parties can give.
+# Largest run.
 MAX_EPSILON, MAX_DELTA = 1.0, 1e-5
 # Budget over epsilon of one run: seven private runs of the largest size spend it, composed.
 SEVERAL = 3
+log = logging.getLogger(__name__)
 DEFAULT_POLICY: Mapping[str, Any] = {
     "max_epsilon": MAX_EPSILON,
     "max_delta": MAX_DELTA,
@@ -103,6 +104,8 @@ def init_party(
     if settings.keep_ledger:
         settings.open_ledger()  # its bounds
     shard = encode_shard(settings.rows(), schema)
+    if shard.counts.unknown:
+        log.warning("%s, for you alone: %s", settings.dataset, shard.counts.unknown_words())
     vault, identity = Vault(passphrase), new_signing_key()
     raw = identity.private_bytes(Encoding.Raw, PrivateFormat.Raw, NoEncryption())
     private_folder(folder)

@@ -28,6 +28,7 @@ from parties.reader.cells import (
     text_cells,
 )
 from parties.reader.moments import CURE, holds_moments, moment_notes
+from parties.reader.projection import Projection
 from parties.reader.schema import (
     CLAMP_SPREADS,
     MAX_MAGNITUDE,
@@ -76,6 +77,7 @@ def infer_schema(
     weight: str | None = None,
     offset: str | None = None,
     log_offset: bool = False,
+    project: int | None = None,
 ) -> Schema:
     """Describe a PUBLIC sample; the result is a first schema for a person to check.
 
@@ -92,6 +94,7 @@ def infer_schema(
     several: take a label of three or more values as classes.
     weight, offset: columns that say how much a row counts, and what is added to its score; their
         bounds are rounded outward. log_offset: see `Offset.log`.
+    project: to so many components of the sample, see `Projection.of_public`.
 
     Text, boolean and categorical columns become categorical, all others numeric. Ranges are rounded
     outward to two significant digits, typical value, spread and row norm to one.
@@ -127,8 +130,11 @@ def infer_schema(
     schema = Schema(columns=tuple(columns), label=outcome, scaling=scaling, **beside)
     for words in moment_notes(schema):
         warnings.warn(words, UserWarning, stacklevel=2)
+    if project is not None:
+        sample = encode_columns(table, schema.columns, schema.scaling)
+        schema = replace(schema, projection=Projection.of_public(sample, project))
     if row_norm == "auto":
-        row_norm = typical_row_norm(table, schema.columns, schema.scaling)
+        row_norm = typical_row_norm(table, schema)
     return replace(schema, row_norm=row_norm)
 
 
@@ -170,14 +176,29 @@ def _kept(
             )
     if labels[0] in exclude or labels[0] in named:
         raise SchemaError(f"label {shown(labels[0])} is among the columns to exclude or include")
+    for name in (*named, *dates):
+        if name in exclude:
+            raise SchemaError(
+                f"column {shown(name)} is to be left out (exclude, id, weight or offset) and to be "
+                "used (include or date): name it once"
+            )
+    for name in dates if named else ():
+        if name not in named:
+            raise SchemaError(f"date {shown(name)} is not among the columns to include: add it")
     if len(table) == 0:
         raise DataError("the sample has 0 rows: at least 1 is needed")
+    left = [
+        name
+        for name in table.columns
+        if name not in (*labels, *exclude) and (include is None or name in named)
+    ]
+    if not left:
+        raise SchemaError("no column is left to predict from: exclude fewer, or include one")
     return [
         infer_date(table[name])
         if name in dates
         else infer_column(table[name], deliberate=include is not None)
-        for name in table.columns
-        if name not in (*labels, *exclude) and (include is None or name in named)
+        for name in left
     ]
 
 
@@ -389,9 +410,9 @@ def infer_label(
     return Label(name=name, positive=chosen, negative=negative)
 
 
-def typical_row_norm(frame: pd.DataFrame, columns: Sequence[Column], scaling: Scaling) -> float:
-    """Return the median norm of the complete rows, scaled and with bias, to one digit."""
-    complete = np.ones(len(frame), dtype=bool)
+def typical_row_norm(frame: pd.DataFrame, schema: Schema) -> float:
+    """Return the median norm of the complete rows, encoded and with bias, to one digit."""
+    complete, columns = np.ones(len(frame), dtype=bool), schema.columns
     for column in columns:
         cells = frame[column.name]
         if isinstance(column, NumericColumn):
@@ -400,6 +421,7 @@ def typical_row_norm(frame: pd.DataFrame, columns: Sequence[Column], scaling: Sc
             complete &= ~missing_cells(cells)
     norm = float(np.sqrt(1 + len(columns)))
     if complete.any():
-        x = encode_columns(frame[complete], columns, scaling)
+        x = encode_columns(frame[complete], columns, schema.scaling)
+        x = x if schema.projection is None else schema.projection(x)
         norm = float(np.sqrt(1 + np.median(np.einsum("ij,ij->i", x, x))))
     return round_at(norm, leading_place(norm))

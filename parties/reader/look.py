@@ -15,14 +15,17 @@ from numpy.typing import NDArray
 
 from parties.reader.cells import missing_cells
 from parties.reader.schema import FloatArray, Schema, Targets
-from parties.reader.shard import Shard, check_columns
+from parties.reader.shard import ClampCounts, Shard, check_columns
 from protocols.exchange.documents import shown
+from protocols.words import count
 
 RARE = 5
 """A feature of zeros and ones with fewer rows than this on one side says next to nothing."""
 MANY_PARTIES = 20
 MANY_CLIPPED = 0.1
 """Share of the rows that a reader is told of."""
+SHORTENED = "rows are shortened"
+"""Begins what is said of them; not of a model whose rows are not."""
 LITTLE_USED = 0.25
 """Mean weight over its bound, below which a reader is told."""
 SHIFT, SURE = 1.0, 5.0
@@ -86,7 +89,7 @@ def party_warnings(shard: Shard) -> list[str]:
 def _rare(x: FloatArray, schema: Schema) -> list[str]:
     """Zero-one features that nearly all rows share; shape of x: (rows, features)."""
     names, start = [], 0
-    for column in schema.columns:
+    for column in schema.columns if schema.projection is None else ():
         for k, feature in enumerate(column.features):
             is_flag = k > 0 or not hasattr(column, "low")
             if is_flag and 0 < np.count_nonzero(x[:, start + k]) < RARE <= len(x):
@@ -159,24 +162,26 @@ def _shifts(shards: Mapping[str, Shard]) -> list[str]:
     ]
 
 
+def undeclared(shards: Iterable[Shard]) -> list[str]:
+    """A note where cells are of no category that the schema declares."""
+    found = Counter[str]()
+    for shard in shards:
+        found.update(shard.counts.unknown)
+    words = ClampCounts(rows=0, unknown=dict(sorted(found.items()))).unknown_words()
+    return [words] if words else []
+
+
 def bounds_notes(shards: Iterable[Shard], schema: Schema) -> list[str]:
     """Notes where the schema's bounds change many rows, or leave weights little room."""
     parts = list(shards)
     rows = sum(shard.rows for shard in parts)
     clipped = sum(shard.counts.norm_clipped for shard in parts) / rows
     used = sum(float(shard.weight.sum()) for shard in parts) / rows
-    notes = []
-    unknown = sorted({name for shard in parts for name in shard.counts.unknown})
-    if unknown:
-        cells = sum(sum(shard.counts.unknown.values()) for shard in parts)
-        notes.append(
-            f"{cells} cells of no declared category in {', '.join(map(shown, unknown))}: such rows "
-            "count as of none; correct them, widen the schema, or refuse them by strict"
-        )
+    notes = undeclared(parts)
     if clipped > MANY_CLIPPED:
         notes.append(
-            f"{clipped:.0%} of the training rows are longer than row_norm={schema.row_norm:g} and "
-            "are shortened to it: at a small epsilon a thousand rows lose nothing "
+            f"{SHORTENED}: {clipped:.0%} of those trained on are longer than row_norm="
+            f"{schema.row_norm:g}: at a small epsilon a thousand rows lose nothing "
             "by it, for noise is as large as the longest row; without privacy take a larger "
             "row_norm, or null"
         )
@@ -195,6 +200,6 @@ def clamped_targets(tested: Shard, schema: Schema) -> list[str]:
     if not moved:
         return []
     return [
-        f"{sum(moved.values())} test values of {', '.join(moved)} lie outside the public range and "
-        "count as its ends"
+        f"outside the public range: {count(sum(moved.values()), 'test value')} of "
+        f"{', '.join(moved)}, which count as its ends"
     ]

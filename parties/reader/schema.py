@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
 
 import msgspec
 import numpy as np
@@ -25,6 +25,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from protocols.errors import ParameterError, SchemaError
 from protocols.exchange.documents import Checked, Text, parse_json, read, shown
+
+if TYPE_CHECKING:
+    from parties.reader.projection import Projection
 
 _VERSION = 1
 MOST_CLASSES = 100
@@ -358,6 +361,16 @@ class Offset(Public, frozen=True):
         return float(high - low) / 2
 
 
+def _projection(fields: dict[str, Any] | None) -> Projection | None:
+    """Of a schema's document; owners whose schema has none do not load its code."""
+    if fields is None:
+        return None
+    from parties.reader.projection import Projection
+
+    found: Projection = read(fields, Projection, "the schema", SchemaError, "projection")
+    return found
+
+
 # -- all of it -------------------------------------------------------------------------------------
 
 
@@ -371,6 +384,7 @@ class _Document(Public, frozen=True):
     row_norm: Width | None = None
     weight: Weight | None = None
     offset: Offset | None = None
+    projection: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -385,6 +399,7 @@ class Schema:
         rows stay as scaled.
     weight, offset: columns beside the features; None: every row counts the same, and its score is
         that of its features.
+    projection: of the scaled features to fewer components, before the row norm; None: none.
 
     A bias column of ones comes last.
 
@@ -398,6 +413,7 @@ class Schema:
     row_norm: float | None = None
     weight: Weight | None = None
     offset: Offset | None = None
+    projection: Projection | None = None
 
     def __post_init__(self) -> None:
         """Check the fields one by one, then against each other."""
@@ -415,7 +431,13 @@ class Schema:
             )
         names = [*(column.name for column in self.columns), *self.label.names, *self.beside]
         once(names, "name {} is used by {} columns (the label counts)")
-        once(self.feature_names, "feature {} arises {} times from column and category names")
+        once(self.expanded_names, "feature {} arises {} times from column and category names")
+        features = len(self.expanded_names)
+        if self.projection is not None and self.projection.features != features:
+            raise SchemaError(
+                f"projection of {self.projection.features} features, where columns have {features}:"
+                " make it again with these columns (schema init --project)"
+            )
         for column in self.columns if self.scaling == "standard" else ():
             if isinstance(column, NumericColumn) and column.spread is None:
                 raise SchemaError(
@@ -439,9 +461,14 @@ class Schema:
         return found
 
     @property
-    def feature_names(self) -> tuple[str, ...]:
+    def expanded_names(self) -> tuple[str, ...]:
         """Names of the expanded features, one-hot as "column=category", without the bias."""
         return tuple(name for column in self.columns for name in column.features)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Of an encoded row, without the bias: the expanded ones, or components of them."""
+        return self.expanded_names if self.projection is None else self.projection.names
 
     @property
     def num_features(self) -> int:
@@ -463,6 +490,9 @@ class Schema:
         """
         if self.row_norm is not None:
             return 1.0
+        if self.projection is not None:
+            bounds = self._of_features(lambda column: column.bound(self.scaling), 1.0)
+            return math.hypot(1, self.projection.norm_bound(np.array(bounds)))
         return math.sqrt(1 + sum(self._square_bound(column) for column in self.columns))
 
     def _square_bound(self, column: Column) -> float:
@@ -471,9 +501,10 @@ class Schema:
         return column.bound(self.scaling) ** 2 + len(_indicator(column))
 
     def affine(self) -> tuple[FloatArray, FloatArray]:
-        """Return (shift, scale), float64 arrays over ``feature_names`` [data units].
+        """Return (shift, scale), float64 arrays over ``expanded_names`` [data units].
 
-        An unclamped, unclipped feature is encoded as (x - shift) / scale / (row_norm or 1).
+        An unclamped, unclipped feature is encoded as (x - shift) / scale / (row_norm or 1), where
+        nothing projects it.
         """
         pairs = self._of_features(lambda column: column.affine(self.scaling), (0.0, 1.0))
         shift, scale = np.array(pairs, dtype=np.float64).T
@@ -490,7 +521,7 @@ class Schema:
     def model_in_data_units(self, weights: ArrayLike) -> tuple[FloatArray, float]:
         """Undo the scaling (not the clipping) of weights, shape (num_features,), the bias last.
 
-        Returns: coef over ``feature_names`` and intercept, such that coef @ (raw expanded features)
+        Returns: coef over ``expanded_names``, and intercept: coef @ (raw features, expanded)
         + intercept = weights @ (encoded row) for every row of which nothing was clamped or clipped;
         with offsets less their centre, so that offsets are added as they are.
 
@@ -506,9 +537,12 @@ class Schema:
         shift, scale = self.affine()
         # w . ((x - shift) / scale, 1) / c = (s . x + w_bias - s . shift) / c  with  s = w / scale
         c = 1.0 if self.row_norm is None else self.row_norm
-        slopes = w[:-1] / scale
+        of_features, constant = w[:-1], 0.0
+        if self.projection is not None:
+            of_features, constant = self.projection.undone(of_features)
+        slopes = of_features / scale
         centre = 0.0 if self.offset is None else self.offset.centre
-        return slopes / c, float((w[-1] - slopes @ shift) / c) - centre
+        return slopes / c, float((w[-1] + constant - slopes @ shift) / c) - centre
 
     def to_dict(self) -> dict[str, Any]:
         """Return the schema as plain JSON values."""
@@ -520,7 +554,7 @@ class Schema:
                 del column["missing"]
             if column["kind"] == "categorical" and column["typical"] is None:
                 del column["typical"]
-        for name in ("weight", "offset"):
+        for name in ("weight", "offset", "projection"):
             if (beside := getattr(self, name)) is not None:
                 fields[name] = msgspec.to_builtins(beside)
         return fields
@@ -538,6 +572,7 @@ class Schema:
             row_norm=found.row_norm,
             weight=found.weight,
             offset=found.offset,
+            projection=_projection(found.projection),
         )
 
     def to_json(self) -> str:

@@ -10,6 +10,7 @@ representation of a shard shows sizes only, so that neither a log nor a tracebac
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -35,6 +36,7 @@ from parties.reader.table import Table, batches
 from protocols.errors import DataError, SchemaError
 from protocols.exchange.documents import shown, suggest
 
+log = logging.getLogger(__name__)
 BATCH_ROWS = 1 << 15
 """Of a table, in memory at a time."""
 
@@ -64,6 +66,18 @@ class ClampCounts:
     filled: Mapping[str, int] = field(default_factory=dict)
     norm_clipped: int = 0
     places: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    def unknown_words(self) -> str:
+        """Of cells of no declared category, and what becomes of their rows; empty: of none."""
+        if not self.unknown:
+            return ""
+        number = sum(self.unknown.values())
+        cells = f"{number:,} cell{'s' * (number > 1)}"
+        names = ", ".join(map(shown, self.unknown))
+        return (
+            f"{cells} of no declared category in {names}: such rows count as of none; correct "
+            "them, widen the schema, or refuse them by strict"
+        )
 
     def summary(self) -> list[str]:
         """Return one line per kind of change, none for a table that fits its schema."""
@@ -236,13 +250,19 @@ def encode_shard(
     return Shard(counts=counts, schema=schema, **fields)
 
 
-def encode_scored(frame: Table, schema: Schema) -> tuple[FloatArray, FloatArray]:
+def encode_scored(
+    frame: Table, schema: Schema, quiet: bool = False
+) -> tuple[FloatArray, FloatArray]:
     """Rows for prediction, as of ``encode_shard``, and what the offset adds to their scores.
+
+    quiet: do not log which cells have no declared category, and so count as of none.
 
     Returns: shapes (rows, num_features) and (rows,). The table needs neither label nor weights.
     """
     readers = _beside(replace(schema, weight=None))
-    arrays, _ = _encoded(frame, schema, readers, Problems())
+    arrays, counts = _encoded(frame, schema, readers, Problems())
+    if counts.unknown and not quiet:
+        log.warning("%s", counts.unknown_words())
     return arrays["x"], arrays.get("offset", np.zeros(len(arrays["x"])))
 
 
@@ -272,7 +292,9 @@ def _encoded(
     first: pd.DataFrame | None = None
     for batch in batches(source, label=schema.label.name, problems=problems, rows=batch_rows):
         first = batch if first is None else first
-        encoded, moved = add_bias_and_clip(features.take(batch), schema.row_norm)
+        x = features.take(batch)
+        x = x if schema.projection is None else schema.projection(x)
+        encoded, moved = add_bias_and_clip(x, schema.row_norm)
         rows, clipped = rows + len(batch), clipped + moved
         parts["x"].append(encoded)
         for name, reader in readers.items():

@@ -49,7 +49,7 @@ def by_range(schema: Schema, *, private: bool = False) -> Schema:
     hides whether they do. A category that the schema does not list counts as the last one, then.
     """
     columns = tuple(map(_without_last, schema.columns)) if private else schema.columns
-    return replace(schema, columns=columns, scaling="range", row_norm=None)
+    return replace(schema, columns=columns, scaling="range", row_norm=None, projection=None)
 
 
 def _without_last(column: Column) -> Column:

@@ -272,3 +272,21 @@ def test_the_runner_does_what_a_notebook_does() -> None:
         notebooks.execute({"cells": [first]}, m=1)
     with pytest.raises(ZeroDivisionError):
         notebooks.execute({"cells": [cell("1 / 0")]})
+
+
+LINK = re.compile(r"\]\(([^)\s#:]+)(?:#[^)]*)?\)")
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        *(each for each in TEXTS if LINK.search(each.read_text(encoding="utf-8"))),
+        *(ROOT / name for name in ("CONTRIBUTING.md", "CHANGELOG.md", "protocols/README.md")),
+        ROOT / "parties" / "kernel" / "README.md",
+    ],
+    ids=lambda page: page.relative_to(ROOT).as_posix(),
+)
+def test_links_lead_to_files_of_a_clone(page: Path) -> None:
+    """Not only to pages that the site makes of other files."""
+    targets = LINK.findall(page.read_text(encoding="utf-8"))
+    assert [to for to in targets if not (page.parent / to).exists()] == []

@@ -109,6 +109,8 @@ def test_a_link_that_leads_nowhere_fails(tmp_path: Path) -> None:
             "[c](../ciphercohort/cli/app.py)",
             "c (`ciphercohort/cli/app.py`)",
         ),
+        ("docs/faq.md", "faq.md", "[n](notebooks/a.ipynb)", "[n](notebooks/a.md)"),
+        ("docs/notebooks/a.md", "notebooks/a.md", "[n](a.ipynb)", "[n](a.ipynb)"),
         ("docs/faq.md", "faq.md", "[n](../nowhere.py)", "[n](../nowhere.py)"),
         ("docs/faq.md", "faq.md", "[w](https://flower.ai)", "[w](https://flower.ai)"),
         ("docs/faq.md", "faq.md", "![p](gallery/a.svg)", "![p](gallery/a.svg)"),

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from protocols.errors import ParameterError, PrivacyError
 from protocols.models.registry import model_named
-from protocols.names import DEFAULT_COLLUDERS, ENCRYPTED_ROWS
+from protocols.names import ENCRYPTED_ROWS
 from protocols.numerics import arithmetic
 from protocols.numerics.whitening import (
     UNKNOWN,
@@ -121,11 +121,11 @@ def moment_plan(figures: PublicFigures, wanted: Wanted) -> GradientPlan:
 def of_moment(figures: PublicFigures, wanted: Wanted) -> Wanted:
     """With the promise of the second moment, where the training has none: against one colluder.
 
-    Owners ask for that unless told otherwise, and fewer than three parties withstand none.
+    Its noise costs the model nothing; fewer than three parties withstand none.
     """
     if wanted.epsilon is not None:
         return wanted
-    colluders = max(wanted.colluders, min(DEFAULT_COLLUDERS, figures.parties - 2))
+    colluders = max(wanted.colluders, min(1, figures.parties - 2))
     return replace(wanted, epsilon=wanted.moment_epsilon, colluders=colluders)
 
 

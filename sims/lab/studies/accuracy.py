@@ -131,7 +131,7 @@ def main(
     delta: options.Delta = DEFAULT_DELTA,
     parties: Annotated[int, typer.Option(help="How many data owners.")] = 10,
     colluders: Annotated[int, typer.Option(help="Parties that may pool what they know.")] = 0,
-    update: Annotated[list[str] | None, typer.Option(help="barrier, gd; default both.")] = None,
+    update: Annotated[list[str] | None, options.names(help="barrier, gd (default: both).")] = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Mean and std of accuracy and AUC at certified parameters."""

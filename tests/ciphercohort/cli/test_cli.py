@@ -283,7 +283,10 @@ def test_privacy_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
     assert default.exit_code == 130 and "cohort: interrupted" in default.stderr
     assert "epsilon=1, delta=1e-05" in default.stderr and "the default" in default.stderr
     chosen = cohort("simulate", "--epsilon", "3", "--colluders", "1", "--seed", "4")
-    assert "epsilon=3, delta=1e-05 against 1" in chosen.stderr and "NOT PRIVATE" in chosen.stderr
+    assert (
+        "epsilon=3, delta=1e-05 against the coordinator and 1 other owner" in chosen.stderr
+        and "NOT PRIVATE" in chosen.stderr
+    )
     assert "no noise" in cohort("simulate", "--no-privacy", "--split", "by:ward").stderr
     promises = [(c.epsilon, c.delta, c.colluders, c.parties) for c in configs]
     assert promises == [(1.0, 1e-5, 0, 3), (3.0, 1e-5, 1, 3), (None, 1e-5, 0, None)]

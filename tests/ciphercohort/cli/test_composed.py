@@ -15,7 +15,7 @@ from ciphercohort.cli.console import closing_lines
 from ciphercohort.report.report import render_report
 from ciphercohort.verify.folder import verify_run
 from parties.agent.manifest import describe_plan
-from protocols.words import HOLDS, number
+from protocols.words import HOLDS, count, number
 from tests.sims.model_runs import cohort
 
 ROWS = np.random.default_rng(3).uniform(-1, 1, (300, 3))
@@ -52,7 +52,8 @@ def test_it_stands_in_every_report(kind: str, tmp_path: Path) -> None:
     told = describe_plan(result.plan, result.plan.names[0], result.schema.norm_bound)
     assert "with your noise" in told and "without noise" not in told
     for k, (epsilon, all_rounds) in enumerate(zip(certificate["epsilon"], composed, strict=True)):
-        assert f"if {k} other parties collude: epsilon={epsilon:.4g}" in told
+        who = f"and {count(k, 'other owner')}" if k else "alone"
+        assert f"towards the coordinator {who}: epsilon={epsilon:.4g}" in told
         assert f"of all rounds composed {all_rounds:.4g}" in told
     assert f"  {HOLDS}" in told
     assert not any("epsilon_composed" in check.detail for check in verify_run(tmp_path / "run"))

@@ -318,7 +318,7 @@ def private(home: Path, folder: Path, *more: object) -> tuple[object, ...]:
 def test_safe_defaults(home: Path, tmp_path: Path) -> None:
     assert cohort(*private(home, tmp_path / "c")).exit_code == 0
     settings = Settings.load(tmp_path / "c")
-    assert settings.policy.min_colluders == 1 and settings.policy.max_epsilon == 1.0
+    assert settings.policy.min_colluders == 0 and settings.policy.max_epsilon == 1.0
     assert settings.keep_ledger and settings.budget == Allowance(epsilon=3.0, delta=1e-5)
     ledger = settings.open_ledger()
     assert ledger is not None and ledger.path == settings.folder / "ledger.jsonl"

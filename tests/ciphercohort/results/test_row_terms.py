@@ -288,7 +288,7 @@ def test_a_simulation_says_what_bounds_do_to_rows(tmp_path: Any) -> None:
         protocol="secure-aggregation", parties=2,
     )  # fmt: skip
     notes = "\n".join(simulate(config).warnings)
-    assert "of the training rows are longer than row_norm=1.2 and are shortened" in notes
+    assert "of those trained on are longer than row_norm=1.2" in notes
     assert "weights use 10% of their bound" in notes
     with pytest.raises(ParameterError, match="inference with rows that have a weight"):
         simulate(replace(config, inference=True))

@@ -18,6 +18,7 @@ from parties.verifier.recompute import recompute
 from protocols.exchange.cards import CARD_KIND
 from protocols.privacy.laws.seeded import SeededRandomness
 from protocols.sums.plan import GradientPlan
+from protocols.words import count
 from sims.lab.audits.sums import Pair, candidates
 from sims.lab.studies.epsilon import Case, plan_of
 from tests.sims.model_runs import cohort
@@ -96,8 +97,10 @@ def test_an_owner_reads_the_certificates_epsilons(update: str) -> None:
     plan = plan_of(case)
     text = describe_plan(plan, "p0", 1.0)
     for k, epsilon in enumerate(recompute(plan, 1.0).certificate.epsilon_by_coalition):
-        assert f"if {k} other parties collude: epsilon={epsilon:.4g}, of all rounds" in text
-    assert "if 1 other parties collude: epsilon=1, of all rounds" in text
+        who = f"and {count(k, 'other owner')}" if k else "alone"
+        assert f"towards the coordinator {who}: epsilon={epsilon:.4g}, of all rounds" in text
+    assert "towards the coordinator and 1 other owner: epsilon=1, of all rounds" in text
+    assert "towards one other owner, who subtracts its own noise: epsilon=1\n" in text
     # Every noisy sum opens, not the coefficients alone.
     assert "released to everyone: the noisy sum of every round" in text
     assert "nothing else" not in text
