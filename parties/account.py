@@ -72,6 +72,9 @@ class Account:
             PolicyError: the run costs more than one may, the budget would be overdrawn, a run is
                 open already, or one is spent, whose `spend` would stand for this one's.
         """
+        more: Any = cost.additive_delta
+        if not isinstance(more, (int, float)) or not more >= 0:  # below 0 it would buy epsilon
+            raise PolicyError(f"additive_delta={more} is no number from 0 on")
         booked = _cost(cost.events)
         if self._largest is not None:
             _hold(cost, *self._largest)

@@ -177,7 +177,10 @@ class Policy:
         Raises:
             PolicyError: names the field and the cure.
         """
-        if name in plan.alone and not self.site_tables:
+        rest = {member.name for member in plan.members} - {*plan.alone}
+        # The whole less all tables is theirs; those who collude tell what their own rows add.
+        is_left = plan.alone and name in rest and len(rest) < self.min_colluders + 2
+        if (name in plan.alone or is_left) and not self.site_tables:
             raise PolicyError(
                 f"sites={', '.join(plan.alone)} of the plan opens a table of this party's rows "
                 "alone: site_tables = true in the policy accepts that"

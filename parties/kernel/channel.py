@@ -107,7 +107,8 @@ class Codec:
         except (ValueError, TypeError, LookupError, RecursionError, OverflowError) as error:
             raise MessageError(f"the frame's head is malformed ({type(error).__name__})") from None
 
-    def _value(self, plain: Any, blobs: Sequence[Data], depth: int) -> Any:
+    def _value(self, plain: Any, blobs: Sequence[Data], depth: int, inside: bool = False) -> Any:
+        """inside: a record, whose fields are no arrays: their integers would wrap."""
         if plain is None or isinstance(plain, (bool, str)):
             return plain
         if isinstance(plain, int):
@@ -123,8 +124,8 @@ class Codec:
             return bytes(blobs[_index(held)])
         if tag == "a":
             kind, shape, k = held
-            if not isinstance(shape, list):
-                raise MessageError("an array of another type")
+            if inside or not isinstance(shape, list):
+                raise MessageError("an array of another type, or inside a record")
             if kind not in DTYPES or not all(type(n) is int and n >= 0 for n in shape):
                 raise MessageError("an array of another type")
             blob = blobs[_index(k)]
@@ -136,15 +137,16 @@ class Codec:
             if name not in self._records:
                 raise MessageError("a record that is in no table")
             record = named(self._records[name], self._protocols)
-            values = (self._value(each, blobs, depth + 1) for each in own)
+            values = (self._value(each, blobs, depth + 1, True) for each in own)
             return record(**dict(zip(_fields(record), values, strict=True)))
         if not isinstance(held, list):
             raise MessageError("the frame's head holds something else than values")
         if tag == "d":
-            pairs = ([self._value(each, blobs, depth + 1) for each in pair] for pair in held)
-            return dict(pairs)
+            return dict(
+                [self._value(each, blobs, depth + 1, inside) for each in two] for two in held
+            )
         kinds = {"l": list, "t": tuple, "s": frozenset}
-        return kinds[tag](self._value(each, blobs, depth + 1) for each in held)
+        return kinds[tag](self._value(each, blobs, depth + 1, inside) for each in held)
 
 
 def _fields(record: Any) -> tuple[str, ...]:

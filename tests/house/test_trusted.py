@@ -16,8 +16,8 @@ from parties.kernel import ROOMS
 ROOT = Path(__file__).parents[2]
 TRUSTED = Trusted.of(ROOT)
 README = (ROOT / "parties/kernel/README.md").read_text()
-MOST_LINES = 10965
-OF_PROTOCOLS = {"encrypted-rows": 4930, "encrypted-model": 5985, "secure-aggregation": 4960}
+MOST_LINES = 10980
+OF_PROTOCOLS = {"encrypted-rows": 4935, "encrypted-model": 5990, "secure-aggregation": 4975}
 """The goal is 5,500 of each."""
 
 

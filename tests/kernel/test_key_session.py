@@ -282,7 +282,7 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
     "one decryption": ("if self._answered(label) != DECRYPT:", "if False:",
                        other_labels_are_not_decrypted),
     "refreshes of the sheet": ("if position >= due", "if False", refreshes_are_the_sheets),
-    "rotations of the sheet": ("if index not in self._sheet.rotations", "if False",
+    "rotations of the sheet": ("or index not in self._sheet.rotations", "",
                                rotations_are_the_sheets),
     "one key share": ("        if self._share is not None or self._is_over:\n            raise",
                       "        if False:\n            raise", there_is_one_key_share),

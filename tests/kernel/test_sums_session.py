@@ -178,7 +178,7 @@ def own_code_holds_rows_to_a_bound(kernel: Any) -> bool:
 
 
 def tables_of_one_are_agreed_to(kernel: Any) -> bool:
-    """Its own, and that of all others, which with the whole is its own as well."""
+    """Its own, and those of others that leave it a sum with those alone whom it fears."""
     function = Judged(
         model="logistic", weights=((1.0, -1.0),), bins=2, width=1.0, centre=0.0, exact=True,
         row_norm=1.0,
@@ -192,7 +192,7 @@ def tables_of_one_are_agreed_to(kernel: Any) -> bool:
 
     asked = {sites: is_refused(sites) for sites in ((), ("b",), ("b", "c"), ("a",), ("b", "a"))}
     return (
-        [*asked.values()] == [False] * 3 + [True] * 2
+        [*asked.values()] == [False] * 2 + [True] * 3
         and is_refused(("b", "c", "d"))
         and not is_refused(("a",), alone=True)
     )
@@ -333,13 +333,15 @@ def test_a_floor_holds_and_its_mutant_is_seen(floor: str) -> None:
     assert not holds(mutant(sums_session, old, new))
 
 
-def test_all_sites_but_one_show_that_one() -> None:
+def test_sites_leave_a_sum_of_two_beside_those_who_collude() -> None:
     def holds(module: Any) -> bool:
-        found = [{*module.of_sites(sites, "abc")} for sites in ("", "b", "bc")]
-        return found == [set(), {"b"}, {*"abc"}]
+        asked = (("", 0), ("b", 0), ("bc", 0), ("b", 1), ("", 2))
+        found = [{*module.of_sites(sites, "abc", feared)} for sites, feared in asked]
+        return found == [set(), {"b"}, {*"abc"}, {*"abc"}, set()]
 
     assert holds(row_function)
-    assert not holds(mutant(row_function, "len(left) == 1", "False"))
+    assert not holds(mutant(row_function, "colluders + 2", "2"))
+    assert not holds(mutant(row_function, "left if sites and", "left if"))
 
 
 def test_rings_are_from_the_kernels_own_table(monkeypatch: pytest.MonkeyPatch) -> None:

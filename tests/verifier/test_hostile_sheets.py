@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,16 +13,21 @@ import numpy as np
 import pytest
 
 from parties.account import Account
+from parties.agent.store import codec
+from parties.kernel.channel import DTYPES
 from parties.kernel.integers import row_norms
 from parties.kernel.model import session as model_session
+from parties.kernel.private import Private, Terms
 from parties.kernel.rows import packed
 from parties.kernel.rows import session as rows_session
 from parties.kernel.sheet import LEAST_UNITS, LEEWAY, SLACK, is_square
+from parties.kernel.study.glm import Generalised
 from parties.kernel.sums import SumsRound
-from parties.kernel.sums.products import MissingCells
+from parties.kernel.sums.products import MissingCells, Products
 from parties.kernel.sums.session import SumsSession
 from parties.kernel.sums.tables import Judged
-from protocols.errors import CohortError, ParameterError, PolicyError
+from protocols.aggregate.choice import choose
+from protocols.errors import CohortError, MessageError, ParameterError, PolicyError
 from protocols.privacy.laws import SystemRandomness
 from protocols.privacy.loss.accounting import GaussianEvent
 from protocols.privacy.loss.ledger import Ledger
@@ -94,6 +101,32 @@ def test_a_run_costs_at_most_what_one_may(ledger: Ledger, with_ledger: bool) -> 
     assert account.booked == ("gaussian", CHEAP.count / CHEAP.noise_multiplier**2)
 
 
+@pytest.mark.parametrize("with_ledger", [False, True])
+@pytest.mark.parametrize("beside", [-0.99998, math.nan, "0", np.array(0.0)])
+def test_no_delta_beside_a_run_is_given_back(
+    ledger: Ledger, with_ledger: bool, beside: Any
+) -> None:
+    """At a delta of nearly 1 any noise has an epsilon below 1."""
+    account = Account(ledger if with_ledger else None, "rows", largest=(1.0, 1e-5))
+    with pytest.raises(PolicyError, match="additive_delta"):
+        account.reserve(cost(GaussianEvent(noise_multiplier=0.16), beside), "run")
+    assert account.booked == ("", 0.0)
+    assert ledger.spent("rows").runs == 0
+
+
+@pytest.mark.parametrize("kind", DTYPES)
+def test_what_is_paid_for_is_no_array(kind: str) -> None:
+    """The square of 2^16 is 0 in 32 bits: mu^2 was booked as infinite, and charged as 2^-32."""
+    one = np.array(1, kind)
+    for fields in ({"noise_multiplier": one}, {"noise_multiplier": 1.0, "count": one}):
+        with pytest.raises(ParameterError):
+            GaussianEvent(**fields)
+    # As an owner's process reads them.
+    head = {"r": ["GaussianEvent", [{"a": [kind, [], 0]}, 1]]}
+    with pytest.raises((ParameterError, MessageError)):
+        codec().decode(json.dumps(head).encode(), [one.tobytes()])
+
+
 def opens(function: Any, length: int) -> None:
     shard = SimpleNamespace(rows=3, num_features=101, schema=SimpleNamespace(norm_bound=1.0))
     sheet = replace(SHEET, row_function=function.fields(), length=length)
@@ -107,11 +140,14 @@ def test_a_sum_is_as_long_as_its_function_says() -> None:
             opens(MissingCells(columns=columns), length)
 
 
-def opened_alone(**changes: Any) -> SumsSession:
-    """Exact counts of this party, in a sheet with these differences."""
-    function = MissingCells(columns=1)
+COUNTS = MissingCells(columns=1)
+
+
+def opened_alone(function: Any = COUNTS, **changes: Any) -> SumsSession:
+    """Exact sums of this party, counts if not of another function, in a sheet with changes."""
     shard = SimpleNamespace(num_features=2, rows=50)
-    exact: dict[str, Any] = {"law": "", "rounds": (SumsRound(query="q"),), "length": 1}
+    exact: dict[str, Any] = {"law": "", "rounds": (SumsRound(query="q"),)}
+    exact["length"] = function.length(2)
     sheet = replace(SHEET, row_function=function.fields(), **(exact | changes))
     return SumsSession(sheet, "a", shard, SystemRandomness(), KEYS["a"])
 
@@ -128,6 +164,53 @@ def test_no_part_of_a_sum_stands_alone() -> None:
     ):
         with pytest.raises(PolicyError, match="weights|scale_bits"):
             opened_alone(**changes)
+
+
+def test_what_rounding_takes_of_an_owner_is_no_row() -> None:
+    """A row function's own bound may be anything, and the smaller owners below its unit."""
+    opened_alone(Products(row_norm=64.0), scale_bits=0)
+    with pytest.raises(PolicyError, match="rows are rounded"):
+        opened_alone(Products(row_norm=64.0), scale_bits=-1)
+
+
+MODEL = Generalised(
+    family="binomial", link="logit", theta=(0.0, -20.0), columns=(0,), target=(0, 0.0, 1.0),
+    row_norm=2.0, rows=50, clusters=True,
+)  # fmt: skip
+
+
+def opened_model(model: Generalised = MODEL, **terms: Any) -> SumsSession:
+    """Outer products of parties' scores, of 50 rows each."""
+    params = choose(parties=4, largest_sum=200 * model.most("q"), precision=2.0**-20)
+    names = ("ring_dim", "primes", "scale_bits")
+    kept = Private(Account(None, ""))
+    kept.terms = Terms(**terms)
+    rows = kept.keep(SimpleNamespace(num_features=2, rows=50))
+    sheet = replace(
+        SHEET, row_function=model.fields(), law="", rounds=(SumsRound(query="q"),),
+        length=model.length(2), **{name: getattr(params, name) for name in names},
+    )  # fmt: skip
+    return SumsSession(sheet, "a", rows, SystemRandomness(), KEYS["a"])
+
+
+def test_outer_products_are_of_three_owners_beside_those_who_collude() -> None:
+    """Of two, their sum and that of the scores gave both."""
+    for colluders in (0, 1):
+        opened_model(alone=False, colluders=colluders)
+    opened_model(alone=True, colluders=2)
+    with pytest.raises(PolicyError, match="site_tables"):
+        opened_model(alone=False, colluders=2)
+
+
+def test_outer_products_have_room() -> None:
+    """Those of large owners were cut off at the range: constants beside a small one's."""
+    with pytest.raises(PolicyError, match="fewer rows"):
+        opened_model(replace(MODEL, rows=49))
+    x, y = np.ones((50, 2)), np.ones((50, 1))
+    for norm in (2.0, 1e-3):
+        asked = replace(MODEL, row_norm=norm)
+        own = asked.exact_sum(x, y, "a").values[-asked.values[3] :]
+        assert np.linalg.norm(own) <= 50 * asked.most("q") * SLACK**2
 
 
 def test_exact_tables_have_no_noise() -> None:

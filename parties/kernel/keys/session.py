@@ -197,7 +197,7 @@ class KeySession:
         Raises:
             PolicyError: the sheet has no such rotation.
         """
-        if index not in self._sheet.rotations:
+        if type(index) is not int or index not in self._sheet.rotations:
             raise PolicyError(f"rotation {index!r} is none of this run's")
         return self._secret.rotation_share(index)
 

@@ -83,9 +83,9 @@ class Described(SumFunction):
         """Values of one group."""
         return 1 + sum(bins + 3 if bins else count + 1 for _, count, _, bins in self.columns)
 
-    def alone(self, roster: Collection[str]) -> Collection[str]:
+    def alone(self, roster: Collection[str], colluders: int) -> Collection[str]:
         """See `of_sites`."""
-        return of_sites(self.sites, roster)
+        return of_sites(self.sites, roster, colluders)
 
     def length(self, features: int) -> int:
         """Of all tables."""

@@ -30,6 +30,8 @@ from scipy.special import digamma, expit, log_ndtr, ndtr, polygamma, xlogy
 
 from parties.kernel.integers import added, symmetric
 from parties.kernel.integers.exact import Exact, joined
+from parties.kernel.integers.integer_rows import lengths
+from parties.kernel.sheet import SLACK
 from parties.kernel.study.lifetimes import check_places
 from parties.kernel.sums.products import of_each
 from parties.kernel.sums.row_function import LARGEST, Array, SumFunction, check_sizes
@@ -120,9 +122,13 @@ class Generalised(SumFunction):
         square = symmetric.length(d)
         return len(FIGURES) + d, square, square, square * self.clusters
 
-    def alone(self, roster: Collection[str]) -> Collection[str]:
-        """Of two or three owners' outer products each is known to the others, or nearly."""
-        return roster if self.clusters and len(roster) < 4 else ()
+    def most_rows(self) -> float:
+        """Outer products grow with their square."""
+        return self.rows
+
+    def alone(self, roster: Collection[str], colluders: int) -> Collection[str]:
+        """Of two owners' outer products each is known to whoever knows the rest, of one anyhow."""
+        return roster if self.clusters and len(roster) < max(1, colluders) + 3 else ()
 
     def length(self, features: int) -> int:
         """Of all parts."""
@@ -194,7 +200,9 @@ class Generalised(SumFunction):
             for (part, largest), length in zip(parts, self.values, strict=False)
         ]
         if self.clusters:
-            total = scores.sum(axis=0)
+            # Held to the bound as well: beyond the range, whole owners would be constants.
+            long = np.maximum(lengths(scores, 2), TINY)
+            total = (scores * np.minimum(1.0, SLACK * bound * norm / long)[:, None]).sum(axis=0)
             found.append(Exact.of(symmetric.flat(np.outer(total, total))))
         return joined(*found)
 

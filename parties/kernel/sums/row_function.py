@@ -89,8 +89,12 @@ class RowFunction(ABC):
         """Norm that no row may exceed, or its part would; most functions clip it instead."""
         return math.inf
 
-    def alone(self, roster: Collection[str]) -> Collection[str]:
-        """Parties of whose rows alone something opens, or follows from what the others know."""
+    def most_rows(self) -> float:
+        """Rows of a party at most, where a bound depends on them."""
+        return math.inf
+
+    def alone(self, roster: Collection[str], colluders: int) -> Collection[str]:
+        """Parties of whose rows alone something opens, or follows from what so many others know."""
         return ()
 
     def moves(self, query: str) -> float:
@@ -138,10 +142,13 @@ class _OneSum(Contributor):
         return -self._function.exact_sum(rows.x, rows.y, own.name).times(own.weight)
 
 
-def of_sites(sites: Collection[str], roster: Collection[str]) -> Collection[str]:
-    """Whose rows are alone in a table, of a whole and some sites: all but one leave that one."""
+def of_sites(sites: Collection[str], roster: Collection[str], colluders: int) -> Collection[str]:
+    """Whose rows are alone in a table, of a whole and some sites, which leave a sum of the others.
+
+    As of any sum, there are two in it beside those who tell their own.
+    """
     left = {*roster} - {*sites}
-    return {*sites, *(left if len(left) == 1 else ())}
+    return {*sites, *(left if sites and len(left) < colluders + 2 else ())}
 
 
 def plain(value: Any) -> Any:

@@ -64,17 +64,19 @@ class SumsSession:
         weight = sheet.weights[list(dict(sheet.roster)).index(name)]
         self._own = Own(name=name, weight=weight, norm=sheet.norm, randomness=randomness)
         function, length = self._function, self._function.length(int(rows.num_features))
-        alone, held = name in function.alone(dict(sheet.roster)), function.longest()
+        others = function.alone(dict(sheet.roster), self._terms.colluders)
+        alone, held, own = name in others, function.longest(), public_figure(rows, "rows") or 1
         for field, holds in (
             ("row_function: of exact sums", not (sheet.law and function.without_noise)),
             ("sites: without site_tables", self._terms.alone or not alone),
             ("length: of another row function", length in (None, sheet.length)),
+            ("row_function: of fewer rows", own <= function.most_rows()),
             (f"row_function: rows are longer than {held}", held * LEEWAY >= longest(rows)),
         ):
             if not holds:
                 raise PolicyError(f"the sheet of this run is refused: {field}")
         self._most = {r.query: function.most(r.query) * weight for r in sheet.rounds}
-        self._hold_parts(weight, public_figure(rows, "rows") or 1)
+        self._hold_parts(weight, own)
         self._rows = rows
         # A sheet's row function looks at rows once everybody has signed that sheet.
         own_part = own_code(rows, randomness) if own_code else None
@@ -96,7 +98,8 @@ class SumsSession:
         noise = max(math.ldexp(r.units, -r.bits) for r in sheet.rounds) if sheet.law else 0.0
         least = min(math.ldexp(r.units, sheet.scale_bits - r.bits) for r in sheet.rounds)
         largest = max(self._most.values()) * rows + TAIL * noise
-        finest = math.ldexp(max(self._most.values()), sheet.scale_bits)
+        # Bounds of exact sums are the sheet's word; what a row counts is not.
+        finest = math.ldexp(min(weight, *self._most.values()), sheet.scale_bits)
         for field, holds in (
             ("weights: of one party apart", alike or same),
             ("weights: of a plain sum", alike or not isinstance(self._function, SumFunction)),

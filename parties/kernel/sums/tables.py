@@ -300,9 +300,9 @@ class Judged(SumFunction):
         """Bounds of exact sums are of labels as a model has them."""
         return self.exact
 
-    def alone(self, roster: Collection[str]) -> Collection[str]:
+    def alone(self, roster: Collection[str], colluders: int) -> Collection[str]:
         """See `of_sites`."""
-        return of_sites(self.sites, roster)
+        return of_sites(self.sites, roster, colluders)
 
     def length(self, features: int) -> int:
         """Of all tables."""

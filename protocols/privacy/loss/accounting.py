@@ -15,7 +15,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import dp_accounting
 from dp_accounting.pld import pld_privacy_accountant
@@ -44,9 +44,13 @@ class Event(ABC):
 
     def __post_init__(self) -> None:
         """Check the fields."""
-        if not self.noise_multiplier > 0 or self.count < 1:
+        # Of NumPy's integers squares overflow: what is booked would not be what is charged.
+        given: tuple[Any, Any] = (self.noise_multiplier, self.count)
+        numbers = isinstance(given[0], (int, float)) and isinstance(given[1], int)
+        if not numbers or not self.noise_multiplier > 0 or self.count < 1:
             raise ParameterError(
-                f"noise_multiplier={self.noise_multiplier}, count={self.count}: need > 0 and >= 1"
+                f"noise_multiplier={self.noise_multiplier}, count={self.count}: need numbers > 0 "
+                "and >= 1"
             )
 
     @property

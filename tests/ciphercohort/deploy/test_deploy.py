@@ -98,6 +98,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
             allow_insecure=True,
             keep_ledger=False,
             site_tables=name != "west",
+            min_colluders=0,
             exact_sums=True,
         )
         parties.append(party)
