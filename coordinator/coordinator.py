@@ -38,7 +38,7 @@ from protocols.exchange.transcript import LOST, Transcript
 from protocols.names import COORDINATOR
 from protocols.plan.protocol import FINISH, Watch, phase_of, protocol_of
 from protocols.plan.run_plan import Member, RunPlan
-from protocols.steps import agree
+from protocols.steps import agree, finish
 
 log = logging.getLogger(__name__)
 
@@ -136,8 +136,7 @@ def whole_run(
         plan, seed, seeds, replace(watched, on_missing=on_missing)
     )
     present = tuple(name for name in plan.names if name not in missing)
-    summary = {"weights": released.tolist(), "transcript": transcript.head}
-    yield to_everyone(FINISH, present, Body(summary))
+    yield to_everyone(FINISH, present, finish.told(released, transcript.head))
     return Outcome(plan, released, tuple(missing))
 
 

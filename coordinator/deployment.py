@@ -1,12 +1,14 @@
 """One run across machines: its folder, its status, its resumption and its end.
 
-sessions/ID/session.json: the plan without members' commitments. status.json: how far it is, for
-people. messages/: every message, see `log`. transcript.jsonl: their hash chain.
-outcome.json: agreed plan and released weights.
+sessions/ID/session.json: the plan without members' commitments, and of which series it is.
+status.json: how far it is, for people. messages/: every message, see `log`. transcript.jsonl: their
+hash chain. outcome.json: agreed plan and released weights.
 
 A run ends finished or aborted, with a reason that names the culprit; then the parties are told, and
 erase their key shares. Whatever else happens (this process, the SuperLink or the machine dies)
 leaves it running: `serve_session` in a new Flower run goes on.
+
+To start a Flower run takes seconds, a sum one of them: one run serves a series, `following`.
 """
 
 from __future__ import annotations
@@ -31,8 +33,8 @@ from coordinator.log import (
     recorded_finish,
 )
 from coordinator.replay import evidence as read_evidence
-from coordinator.settings import Settings
-from coordinator.status import Status
+from coordinator.settings import SESSIONS, Settings
+from coordinator.status import OVER, Status, read_status
 from coordinator.workers import workers_of
 from protocols.errors import CohortError, ParameterError, ProtocolError
 from protocols.exchange.cards import Card
@@ -47,6 +49,10 @@ from protocols.steps.workers import KINDS
 
 SESSION, OUTCOME, LOCK = "session.json", "outcome.json", "lock"
 LOCK_SECONDS = 120.0
+SERIES, NUMBER = "series", "number"
+"""Of what a session was wanted for: the first session, None in itself, and the place after it."""
+FOLLOWS_SECONDS, LOOK_SECONDS = 3.0, 0.05
+"""How long a Flower run looks for the next of a series, and how often."""
 # How messages reach the nodes of the parties (by name): within so many seconds.
 MakeTransport = Callable[[Mapping[str, int], float], AskParties]
 _ABORT_SECONDS = 30.0
@@ -79,8 +85,9 @@ def create_session(
     plan = template.to_dict()
     fields = {"session": session, "created": time.time(), "plan": plan}
     fields |= {"wanted": dict(wanted or {}), "before": before}
-    write_private(folder / SESSION, json.dumps(fields).encode())
+    # A run that looks for it may take it up as soon as it is there.
     Status(folder, settings.cards()).save(state="waiting", rounds=template.rounds)
+    write_private(folder / SESSION, json.dumps(fields).encode())
     return session
 
 
@@ -95,7 +102,7 @@ def serve_session(settings: Settings, session: str, transport: MakeTransport) ->
         fields = json.loads((folder / SESSION).read_text(encoding="utf-8"))
         plan, before = plan_from_dict(fields["plan"]), fields.get("before")
         run = _Run(settings, folder, session, plan, before)
-        if run.status.fields["state"] in ("finished", "aborted"):
+        if run.status.fields["state"] in OVER:
             return
         deadline = fields["created"] + settings.session_seconds
         try:
@@ -104,6 +111,51 @@ def serve_session(settings: Settings, session: str, transport: MakeTransport) ->
         except CohortError as error:
             run.abort(error, transport(run.nodes, _ABORT_SECONDS))
             raise
+
+
+def following(settings: Settings, session: str) -> str | None:
+    """The next session of the series, once it is there; None: there is none within moments."""
+    own, known = _wanted(settings, session), set[str]()
+    if SERIES not in own:
+        return None
+    due = {SERIES: own[SERIES] or session, NUMBER: own[NUMBER] + 1}
+    deadline = time.monotonic() + FOLLOWS_SECONDS
+    while time.monotonic() < deadline:
+        for path in (settings.folder / SESSIONS).glob(f"*/{SESSION}"):
+            name = path.parent.name
+            if name not in known and _wanted(settings, name) == due:
+                return name
+            known.add(name)
+        time.sleep(LOOK_SECONDS)
+    return None
+
+
+def taken_up(settings: Settings, session: str) -> bool:
+    """Whether the Flower run of the session before it goes on with this one; waits for moments."""
+    if not _wanted(settings, session).get(SERIES):
+        return False
+    deadline = time.monotonic() + FOLLOWS_SECONDS
+    while not (found := is_driven(settings, session)) and time.monotonic() < deadline:
+        time.sleep(LOOK_SECONDS)
+    return found
+
+
+def is_driven(settings: Settings, session: str) -> bool:
+    """Whether a process has the session's lock, or has had it to the end."""
+    folder = settings.session_folder(session)
+    if (read_status(folder) or {}).get("state") in OVER:
+        return True
+    try:
+        with locked(folder / LOCK, 0.0):
+            return False
+    except TimeoutError:
+        return True
+
+
+def _wanted(settings: Settings, session: str) -> dict[str, Any]:
+    fields = json.loads((settings.session_folder(session) / SESSION).read_text(encoding="utf-8"))
+    found: dict[str, Any] = fields["wanted"]
+    return found
 
 
 class _Run:

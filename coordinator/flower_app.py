@@ -162,17 +162,23 @@ app = ServerApp()
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Run the session that the run configuration names: of this process, or of a deployment."""
+    """Run the session that the run configuration names: of this process, or of a deployment.
+
+    There also those that follow it in its series.
+    """
     name = str(context.run_config["session"])
     if name in SESSIONS:
         session, nodes = SESSIONS[name]
         session(one_by_one(GridTransport(grid, nodes)))
         return
-    from coordinator.deployment import serve_session
+    from coordinator.deployment import following, serve_session
     from coordinator.settings import HOME_VARIABLE, Settings
 
     def transport(nodes: Mapping[str, int], seconds: float) -> AskParties:
         return GridTransport(grid, nodes, seconds, RELAY_ATTEMPTS)
 
     shorten_waits()
-    serve_session(Settings.load(Path(os.environ[HOME_VARIABLE])), name, transport)
+    settings, now = Settings.load(Path(os.environ[HOME_VARIABLE])), name or None
+    while now:
+        serve_session(settings, now, transport)
+        now = following(settings, now)

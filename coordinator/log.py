@@ -34,6 +34,7 @@ from protocols.exchange.private_files import FOLDER_MODE, write_private
 from protocols.exchange.transcript import LOST, Transcript, verify
 from protocols.names import COORDINATOR
 from protocols.plan.protocol import FINISH
+from protocols.steps.finish import weights_of
 
 FOLDER, TRANSCRIPT, KEY = "messages", "transcript.jsonl", "coordinator.key"
 # Enough of a message to hold its header.
@@ -143,7 +144,7 @@ class Finish:
     requests: dict[str, bytes]
     replies: dict[str, bytes]
     first: int
-    weights: list[Any]
+    weights: Any  # nested lists
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +209,7 @@ def recorded_finish(folder: Path, parties: tuple[str, ...], coordinator_key: str
         requests,
         {m.sender: m.path.read_bytes() for m in kept if m.step == FINISH and m.sender in asked},
         first.number,
-        list(envelope.body.meta["weights"]),
+        weights_of(envelope.body).tolist(),
     )
 
 

@@ -36,6 +36,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from coordinator.coordinator import whole_run
 from coordinator.log import LoggedStep, MessageLog, require_messages
@@ -48,6 +49,7 @@ from protocols.plan.protocol import BEFORE, FINISH, Watch, protocol_of
 from protocols.plan.run_plan import RunPlan
 from protocols.plan.statement import read_statement
 from protocols.steps import agree, second_moment
+from protocols.steps.finish import weights_of
 from protocols.steps.second_moment import Evidence
 from protocols.sums.plan import GradientPlan
 
@@ -61,6 +63,7 @@ CHECKS = (
     "weights",
     "records",
 )
+Array = NDArray[np.float64]
 # Called before each step of the re-execution: its name, how many are done, how many there are.
 OnStep = Callable[[str, int, int], None]
 
@@ -132,8 +135,9 @@ def _details(
     expected = _run_again(log, plan, on_step)
     log.check_strays()
     yield f"{len(log.steps)} steps: every request computed again, all equal"
-    found.weights = _released(log)
-    yield _check_weights(plan, found.weights, expected)
+    released = _released(log)
+    found.weights = released.tolist()
+    yield _check_weights(plan, released, expected)
     yield _check_records(log, plan, statements)
 
 
@@ -223,8 +227,8 @@ def _replies(log: MessageLog, plan: RunPlan, step: LoggedStep) -> dict[str, Body
 # -- running again --------------------------------------------------------------------------------
 
 
-def _run_again(log: MessageLog, plan: RunPlan, on_step: OnStep) -> Any:
-    """The weights that `finish` should carry, as lists.
+def _run_again(log: MessageLog, plan: RunPlan, on_step: OnStep) -> Array:
+    """The weights that `finish` should carry.
 
     Raises:
         ProtocolError: a request was another one than the replies before it lead to, or steps are
@@ -256,7 +260,7 @@ def _run_again(log: MessageLog, plan: RunPlan, on_step: OnStep) -> Any:
                 )
             replies = _folded(asked, log, plan, step, heads)
             if step.name == FINISH:
-                return next(iter(asked.bodies.values())).meta["weights"]
+                return weights_of(next(iter(asked.bodies.values())))
             asked = exchange.send(replies)
     finally:
         exchange.close()
@@ -308,42 +312,35 @@ def _compare(log: MessageLog, asked: Ask, step: LoggedStep) -> None:
 
 
 def _differences(due: Body, sent: Body, is_finish: bool) -> Iterator[str]:
-    """Field and blobs that differ; not the weights, whose decoding is noisy."""
+    """Field and blobs that differ; not the weights of `finish`, whose decoding is noisy."""
     wanted = json.loads(json.dumps(dict(due.meta)))
     for key in dict.fromkeys([*wanted, *sent.meta]):
-        both = key in wanted and key in sent.meta
-        if not both or (wanted[key] != sent.meta[key] and not (is_finish and key == "weights")):
+        if key not in wanted or key not in sent.meta or wanted[key] != sent.meta[key]:
             yield f"field {key!r}"
     if len(due.blobs) != len(sent.blobs):
         yield f"the number of blobs, {len(sent.blobs)} for {len(due.blobs)},"
     for position, (a, b) in enumerate(zip(due.digests, sent.digests, strict=False)):
-        if a != b:
+        if a != b and not is_finish:
             yield f"blob {position}"
 
 
-def _released(log: MessageLog) -> Any:
+def _released(log: MessageLog) -> Array:
     """Weights that `finish` carried, to every party the same."""
     found = {
-        name: log.read(entry, log.coordinator_key).body.meta["weights"]
+        name: weights_of(log.read(entry, log.coordinator_key).body)
         for name, entry in log.steps[-1].requests.items()
     }
     first, weights = next(iter(found.items()))
     for name, other in found.items():
-        if other != weights:
+        if not np.array_equal(other, weights):
             raise ProtocolError(f"parties {first!r} and {name!r} were told other weights")
     return weights
 
 
-def _check_weights(plan: RunPlan, weights: Any, expected: Any) -> str:
+def _check_weights(plan: RunPlan, released: Array, due: Array) -> str:
     """Released weights against those of the re-execution, shape (d,) or (d, outputs)."""
     # Two noisy decodings of one polynomial differ by release_error_std; 6.5 of it have p = 1e-10.
     bound = 6.5 * protocol_of(plan).release_error(plan)
-    try:
-        released, due = np.array(weights, np.float64), np.array(expected, np.float64)
-    except (TypeError, ValueError):
-        raise ProtocolError("the released weights are no numbers") from None
-    if released.shape != due.shape:
-        raise ProtocolError(f"released weights of shape {released.shape}, not {due.shape}")
     largest = float(np.abs(released - due).max(initial=0.0))
     if not largest <= bound:
         raise ProtocolError(

@@ -22,6 +22,8 @@ from protocols.exchange.cards import Card
 from protocols.exchange.private_files import write_private
 
 FILE = "status.json"
+OVER = ("finished", "aborted")
+"""States of a session that nobody goes on with."""
 CONNECT = "connect"
 """In the place of a step: a party's node is not connected."""
 

@@ -23,10 +23,11 @@ from ciphercohort.study.asked import (
     StayColumns,
     parted,
 )
-from ciphercohort.study.cox import Cox, cox_by
+from ciphercohort.study.cox import Cox
 from ciphercohort.study.description import Description, describe_by
 from ciphercohort.study.files import DESCRIPTION, GLM, SURVIVAL, check_folder, write
 from ciphercohort.study.glm import Glm, glm_by, with_ranges
+from ciphercohort.study.private_cox import PrivateCox, hazards_by
 from ciphercohort.study.stays import check_exact, with_stays
 from ciphercohort.study.survival import Survival, survival_by
 from parties.reader.cells import missing_cells
@@ -173,18 +174,17 @@ def survival(data: Table, **given: Any) -> Survival:
     return terms.kept(survival_by(sums, own), SURVIVAL)
 
 
-def cox(data: Table, **given: Any) -> Cox:
-    """A Cox model of all rows, without pooling them.
+def cox(data: Table, **given: Any) -> Cox | PrivateCox:
+    """A Cox model of all rows, without pooling them; with epsilon one of piecewise hazards.
 
     given: fields of `StayColumns`, `CoxOptions` and `Asked`.
 
     Raises:
         CohortError: an option or the data are refused; the message says why.
     """
-    check_exact(given.get("epsilon"))
     own, asked = parted(CoxOptions, given)
     terms, sums = _of_stays(data, asked)
-    return terms.kept(cox_by(sums, own), SURVIVAL)
+    return terms.kept(hazards_by(sums, own), SURVIVAL)
 
 
 def glm(data: Table, **given: Any) -> Glm:

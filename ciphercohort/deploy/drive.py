@@ -12,12 +12,13 @@ from typing import Any
 
 from ciphercohort.deploy import flower_commands
 from ciphercohort.results.documents import to_json
+from coordinator.deployment import is_driven, taken_up
 from coordinator.settings import NODES, Settings
-from coordinator.status import CONNECT, Status, awaited, clock, read_status
+from coordinator.status import CONNECT, OVER, Status, awaited, clock, read_status
 from protocols.errors import ProtocolError
 from protocols.exchange.private_files import locked, write_private
 
-POLL_SECONDS = 2.0
+POLL_SECONDS, LOOK_SECONDS = 2.0, 0.1
 # Each look starts a program of Flower, which takes seconds of a core.
 RUN_POLL_SECONDS = 20.0
 LATE_SECONDS = 15.0
@@ -29,6 +30,8 @@ Say = Callable[[str], None]
 def drive(settings: Settings, session: str, say: Say) -> dict[str, Any]:
     """Register nodes, start Flower runs, return the final status.
 
+    A session that the run of the one before it in a series has taken up is watched only.
+
     Raises:
         ProtocolError: the SuperLink does not answer, or parties are not connected in time.
     """
@@ -37,6 +40,8 @@ def drive(settings: Settings, session: str, say: Say) -> dict[str, Any]:
         raise ProtocolError(f"there is no session {session!r}")
     flower_commands.write_connection(settings)
     deadline = time.monotonic() + settings.session_seconds
+    if taken_up(settings, session):
+        _watch(settings, folder, None, deadline, say)
     for attempt in range(ATTEMPTS):
         if _is_over(folder):
             break
@@ -86,8 +91,8 @@ def registered(settings: Settings) -> set[str]:
         return set()
 
 
-def _watch(settings: Settings, folder: Path, run: int, deadline: float, say: Say) -> None:
-    """Until the session is over, or the Flower run is.
+def _watch(settings: Settings, folder: Path, run: int | None, deadline: float, say: Say) -> None:
+    """Until the session is over, or the Flower run is; run: None, it has taken the session up.
 
     Whoever lets the others wait is told of, within `RUN_POLL_SECONDS` and `LATE_SECONDS`.
     """
@@ -99,11 +104,10 @@ def _watch(settings: Settings, folder: Path, run: int, deadline: float, say: Say
         if words != seen:
             say(words)
             seen = words
-        time.sleep(0.5)
+        time.sleep(LOOK_SECONDS)
         if time.monotonic() - asked < RUN_POLL_SECONDS:
             continue
-        state = _patiently(deadline, say, lambda: flower_commands.run_state(settings, run))
-        if state.startswith("finished"):
+        if not _goes_on(settings, folder, run, deadline, say):
             return
         late = _late(folder)
         states = _patiently(deadline, say, lambda: register_missing(settings)) if late else {}
@@ -111,6 +115,13 @@ def _watch(settings: Settings, folder: Path, run: int, deadline: float, say: Say
         if words and words != told:
             say(words)
         told, asked = words, time.monotonic()
+
+
+def _goes_on(settings: Settings, folder: Path, run: int | None, deadline: float, say: Say) -> bool:
+    if run is None:
+        return is_driven(settings, folder.name)
+    state = _patiently(deadline, say, lambda: flower_commands.run_state(settings, run))
+    return not state.startswith("finished")
 
 
 def _late(folder: Path) -> dict[str, dict[str, Any]]:
@@ -136,7 +147,7 @@ def late_words(name: str, state: str, awaited: Mapping[str, Any]) -> str:
 
 def _is_over(folder: Path) -> bool:
     status = read_status(folder)
-    return status is not None and status["state"] in ("finished", "aborted")
+    return status is not None and status["state"] in OVER
 
 
 def _wait_for_nodes(settings: Settings, session: str, deadline: float, say: Say) -> None:

@@ -27,7 +27,7 @@ from ciphercohort.results.documents import to_json, write_text
 from ciphercohort.results.exact_sums import exact_fields
 from ciphercohort.results.predict import ReleasedModel
 from ciphercohort.results.result import Array
-from coordinator.deployment import OUTCOME, SESSION, create_session
+from coordinator.deployment import NUMBER, OUTCOME, SERIES, SESSION, create_session
 from coordinator.settings import SESSIONS, Settings
 from parties.reader.schema import Schema
 from parties.reader.views import by_range
@@ -40,7 +40,6 @@ from protocols.privacy.certificates.mechanism import Mechanism
 from protocols.privacy.loss.accounting import compose
 from protocols.sums.plan import GradientPlan
 
-SERIES, NUMBER = "series", "number"
 Drive = Callable[[str], dict[str, Any]]
 """Sees a session through, and returns its final status."""
 

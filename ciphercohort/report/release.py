@@ -58,12 +58,7 @@ OPENED = {
         f"{WHOLE}.without_result",
     ),
     CERTIFICATE: (f"{WHOLE}.after", f"{WHOLE}.without_result"),
-    FACTS: (
-        "bytes_per_party.decrypt",
-        "traffic.decrypt",
-        "promise.after",
-        "promise.without_result",
-    ),
+    FACTS: ("promise.after", "promise.without_result"),
     INFERENCE: ("rows", "about.notes", "about.freedom", "about.rounds", "about.mu_of_rounds"),
     EVALUATION: ("*",),
 }
@@ -84,9 +79,9 @@ WHITENED = {
     FACTS: ("bytes_per_party.agree", "traffic.agree"),
 }
 """Those of runs whose plan follows from an opened second moment."""
-IN_DIGITS = ("finish", "agree")
-"""Steps whose messages hold opened numbers as text, so that their bytes vary; `agree` where a plan
-follows from what an earlier one opened."""
+IN_DIGITS = ("agree",)
+"""Steps whose messages hold opened numbers as text, so that their bytes vary: where a plan follows
+from what an earlier one opened."""
 FRESH = {
     PLAN: ("session", "members.verify_key", "members.commitment", "held_out.draw", "digest"),
     MODEL: ("session", "plan", "transcript"),

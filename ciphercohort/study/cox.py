@@ -42,7 +42,7 @@ from protocols.sums.plan import GradientPlan
 
 MOST_ROUNDS = 30
 LONGEST = 80_000
-"""Values of a sum, which a message's header takes."""
+"""Values of a sum: 0.6 MB from each owner, and as much back."""
 FEWEST_BINS = 50
 SCORES = 512
 """Bins of scores for the concordance, if a sum has room for them."""

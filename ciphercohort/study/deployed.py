@@ -21,10 +21,11 @@ from ciphercohort.study.asked import (
     Record,
     parted,
 )
-from ciphercohort.study.cox import Cox, cox_by
+from ciphercohort.study.cox import Cox
 from ciphercohort.study.description import Description, describe_by
 from ciphercohort.study.files import DESCRIPTION, GLM, SURVIVAL, write
 from ciphercohort.study.glm import Glm, glm_by
+from ciphercohort.study.private_cox import PrivateCox, hazards_by
 from ciphercohort.study.stays import Stays, check_exact
 from ciphercohort.study.survival import Survival, survival_by
 from coordinator.settings import SCHEMA
@@ -64,10 +65,12 @@ def survival(centre: Coordinator, **given: Any) -> tuple[Path, Survival]:
     return _found(centre, _of_stays, SURVIVAL, CurveOptions, survival_by, given)
 
 
-def cox(centre: Coordinator, **given: Any) -> tuple[Path, Cox]:
-    """A Cox model; given: fields of `CoxOptions`, and as of `survival`, which see."""
-    check_exact(given.get("epsilon"))
-    return _found(centre, _of_stays, SURVIVAL, CoxOptions, cox_by, given)
+def cox(centre: Coordinator, **given: Any) -> tuple[Path, Cox | PrivateCox]:
+    """A Cox model, with epsilon one of piecewise hazards.
+
+    given: fields of `CoxOptions`, and as of `survival`, which see.
+    """
+    return _found(centre, _of_stays, SURVIVAL, CoxOptions, hazards_by, given)
 
 
 def glm(centre: Coordinator, **given: Any) -> tuple[Path, Glm]:

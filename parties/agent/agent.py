@@ -155,7 +155,7 @@ class Agent:
         if party.answered == 0:
             self._end("this party refused", digest(data), reply)
         elif party.answered > self._saved[0] and request.step == "finish":
-            self._keep(request.session, party.outcome(request.body.meta))
+            self._keep(request.session, party.outcome(request.body))
             self._end(FINISHED, digest(data), reply)
         else:
             self._save(party, request.step)

@@ -42,6 +42,7 @@ from protocols.plan.run_plan import RunPlan
 from protocols.privacy.laws import RandomSource, SystemRandomness
 from protocols.privacy.loss.ledger import Ledger
 from protocols.steps import agree
+from protocols.steps.finish import weights_of
 
 if TYPE_CHECKING:
     from parties.verifier.objectives import OpenContributor
@@ -204,11 +205,15 @@ class Party:
         """Steps answered so far; 0 again once closed."""
         return self._answered
 
-    def outcome(self, told: Mapping[str, Any]) -> str:
+    def outcome(self, told: Body) -> str:
         """JSON of the plan that this party signed, and of what the request `finish` told it."""
         plan = self._plan.to_dict() if self._plan else None
-        said = {name: told.get(name) for name in ("weights", "transcript")}
-        return json.dumps({"plan": plan, **said}, indent=1)
+        try:
+            weights = weights_of(told).tolist()
+        except MessageError:
+            weights = None
+        said = {"weights": weights, "transcript": told.meta.get("transcript")}
+        return json.dumps({"plan": plan, **said})
 
     def fingerprint(self) -> str:
         """SHA-256 of the rows and their schema, hexadecimal."""

@@ -158,6 +158,7 @@ _KINDS: Mapping[str, str] = {
     "risk-sets": f"{_STATISTICS}.study.objectives:RiskSetsObjective",
     "cox-rows": f"{_STATISTICS}.study.objectives:CoxRowsObjective",
     "generalised": f"{_STATISTICS}.study.objectives:GeneralisedObjective",
+    "person-time": f"{_STATISTICS}.study.objectives:PersonTimeObjective",
 }
 """Whose fields do not name their kind; each is loaded when a plan names one."""
 

@@ -41,11 +41,6 @@ OPTIONS = {
     "encrypted model": ("--protocol", "encrypted-model", *TOY),
     "secure sums": ("--protocol", "secure-aggregation"),
 }
-WRITTEN_OUT = {
-    "run.json": ("bytes_per_party.decrypt", "traffic.decrypt"),
-    "transcript.jsonl": ("bytes", "chain"),
-}
-"""Of `finish`, which tells weights in decimals: as long as these are."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +122,7 @@ class Folders:
 def _public(path: Path) -> Any:
     """What may not differ of a file."""
     name = path.name
-    hidden = {field for table in (OPENED, FRESH, WRITTEN_OUT) for field in table.get(name, ())}
+    hidden = {field for table in (OPENED, FRESH) for field in table.get(name, ())}
     if name.endswith(".json"):
         return "*" if "*" in hidden else _without(json.loads(path.read_text()), hidden, "")
     if name.endswith(".jsonl"):

@@ -25,6 +25,7 @@ from protocols.exchange.messages import Body, digest, public_bytes
 from protocols.exchange.transcript import verify
 from protocols.model import protocol as encrypted_model
 from protocols.plan.protocol import PHASES
+from protocols.steps.finish import weights_of
 from tests.support.helpers import Session, header_of, log2_error, seal
 from tests.support.sessions import VICTIM, asked, model_session, record, small
 
@@ -39,9 +40,11 @@ def test_every_party_learns_the_model_and_the_transcript(finished: tuple[Session
     """`finish` carries the released weights and the chain's head before it."""
     session, outcome = finished
     before = [line for line in session.transcript.lines if line["step"] != "finish"]
-    due = {"weights": outcome.weights.tolist(), "transcript": verify(before)}
-    told = {n: asked(session, sent).meta for at, n, sent, _ in session.recorded if at == "finish"}
-    assert told == dict.fromkeys(session.parties, due)
+    told = {n: asked(session, sent) for at, n, sent, _ in session.recorded if at == "finish"}
+    assert told.keys() == {*session.parties}
+    for body in told.values():
+        assert body.meta["transcript"] == verify(before)
+        np.testing.assert_array_equal(weights_of(body), outcome.weights)
 
 
 def test_the_transcript_has_every_message(finished: tuple[Session, Outcome]) -> None:
@@ -268,8 +271,8 @@ def test_the_order_of_arrival_changes_nothing(tmp_path: Path) -> None:
             yield from ((name, reply), (name, reply[:-1]), ("stranger", reply))
 
     record(tmp_path, session, ask=ask)
-    told = asked(session, session.recorded[-1][2]).meta["weights"]
-    assert log2_error(np.array(told), session.twin()) < -17
+    told = weights_of(asked(session, session.recorded[-1][2]))
+    assert log2_error(told, session.twin()) < -17
     senders = [line["sender"] for line in session.transcript.lines]
     assert senders == (["coordinator"] * 3 + list(session.parties)) * (len(senders) // 6)
     found = replay(tmp_path)

@@ -6,23 +6,26 @@ import json
 from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+import coordinator.deployment as deployment
 import coordinator.flower_app as flower_app
 import parties.flower_app as party_app
 from coordinator.deployment import create_session, serve_session
 from coordinator.log import FOLDER, TRANSCRIPT, MessageLog, recorded_finish
-from coordinator.settings import CARDS, IDENTITY, NODES, Settings
+from coordinator.settings import CARDS, HOME_VARIABLE, IDENTITY, NODES, Settings
 from coordinator.setup import init_coordinator
-from coordinator.status import read_status, sessions
+from coordinator.status import Status, read_status, sessions
 from parties.agent.vault import Vault
 from protocols.errors import ParameterError, ProtocolError
 from protocols.exchange.cards import CARD_KIND
 from protocols.exchange.messages import public_bytes
+from protocols.exchange.private_files import locked
 from protocols.plan.run_plan import Member
 from protocols.rows.plan import RowsPlan
 from sims.local import LocalGrid
@@ -289,3 +292,35 @@ def test_other_rows_than_the_card_are_refused(centre: Centre) -> None:
     (centre.settings.folder / CARDS / f"{NAMES[0]}.json").unlink()
     with pytest.raises(ParameterError, match="not as its card says"):
         create_session(centre.settings, centre.template)
+
+
+def test_one_flower_run_serves_a_series(centre: Centre, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nothing else; a session that no run has taken up is told from one that is."""
+    monkeypatch.setattr(deployment, "FOLLOWS_SECONDS", 0.05)
+    monkeypatch.setenv(HOME_VARIABLE, str(centre.settings.folder))
+    served, settings = list[str](), centre.settings
+
+    def begin(first: str | None, number: int) -> str:
+        return create_session(settings, centre.template, {"series": first, "number": number})
+
+    first, other = begin(None, 0), begin(None, 0)
+    begin(other, 1)
+    alone = centre.begin()[0]
+
+    def serve(settings: Settings, session: str, transport: Any) -> None:
+        served.append(session)
+        with locked(settings.session_folder(session) / "lock"):
+            assert deployment.is_driven(settings, session)
+            assert deployment.taken_up(settings, session) == (session not in (first, alone))
+        if len(served) < 3:
+            begin(first, len(served))
+
+    monkeypatch.setattr(deployment, "serve_session", serve)
+    for name in (first, alone):
+        flower_app.main(None, SimpleNamespace(run_config={"session": name}))  # type: ignore[arg-type]
+    wanted = [deployment._wanted(settings, name).get("number") for name in served]
+    assert wanted == [0, 1, 2, None] and served[0] == first and served[3] == alone
+    left = begin(first, 3)
+    assert not deployment.taken_up(settings, left)
+    Status(settings.session_folder(left), {}).save(state="finished")
+    assert deployment.taken_up(settings, left)

@@ -26,6 +26,7 @@ from protocols.errors import ParameterError
 from protocols.exchange.messages import Body, new_signing_key, public_bytes
 from protocols.names import spoken
 from protocols.steps.decrypt import release_error_std
+from protocols.steps.finish import weights_of
 from protocols.steps.survivors import Survivors
 from tests.sims.model_runs import cohort
 from tests.support import exact
@@ -88,7 +89,7 @@ def test_an_honest_run_passes(tmp_path: Path, make: Callable[..., Session], upda
     assert found.checks[4].detail == f"in order, {session.plan.rounds} refreshes, 1 decryption"
     steps = [step for step, name, *_ in session.recorded if name == VICTIM]
     assert announced == [(step, k, len(steps)) for k, step in enumerate(steps)]
-    assert found.weights == asked(session, session.recorded[-1][2]).meta["weights"]
+    assert found.weights == weights_of(asked(session, session.recorded[-1][2])).tolist()
     assert log2_error(found.weights, session.twin()) <= np.log2(1e-4)
 
 
@@ -138,7 +139,8 @@ OF_ROWS: list[tuple[Any, ...]] = [
     ("commit-refresh/2", one_bit, "blob 0"),
     ("commit-decrypt", one_bit, "blob 0"),
     ("finish", meta(transcript="00" * 32), "field 'transcript'"),
-    ("finish", lambda body: Body({"transcript": body.meta["transcript"]}), "field 'weights'"),
+    ("finish", meta(shape=[1]), "field 'shape'"),
+    ("finish", lambda body: Body(body.meta), "the number of blobs"),
 ]
 OF_A_MODEL: list[tuple[Any, ...]] = [
     ("pad-keys", meta(signed={}), "field 'signed'"),
@@ -202,8 +204,8 @@ def stolen(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Session, Bod
     with patch.object(Survivors, "ask", ask):
         record(folder, session)
     assert session.recorded[-1][0] == "finish"
-    weights = asked(session, session.recorded[-1][2]).meta["weights"]
-    assert np.abs(np.array(weights) - session.twin()).max() < 1e-4
+    weights = weights_of(asked(session, session.recorded[-1][2]))
+    assert np.abs(weights - session.twin()).max() < 1e-4
     return folder, session, due[0]
 
 
@@ -237,8 +239,9 @@ def test_released_weights_are_those_decrypted(tmp_path: Path, factor: float) -> 
 
     def shifted(body: Body) -> Body:
         bound = 6.5 * release_error_std(session.plan)
-        first, *rest = body.meta["weights"]
-        return meta(weights=[first + factor * bound, *rest])(body)
+        moved = weights_of(body)
+        moved[0] += factor * bound
+        return numbers(moved)(body)
 
     record(tmp_path, session, altered("finish", shifted, *NAMES))
     if factor < 1:
@@ -247,17 +250,22 @@ def test_released_weights_are_those_decrypted(tmp_path: Path, factor: float) -> 
         assert failure(tmp_path)[0] == "weights"
 
 
+def numbers(weights: np.ndarray) -> Any:
+    """Other weights."""
+    return lambda body: Body(body.meta, (weights.tobytes(),))
+
+
 def nearly(body: Body) -> Body:
     """Weights that differ below the decoder's noise."""
-    return meta(weights=[w + 1e-12 for w in body.meta["weights"]])(body)
+    return numbers(weights_of(body) + 1e-12)(body)
 
 
 @pytest.mark.parametrize(
     ("change", "told", "words"),
     [
-        (meta(weights=[0.0, 0.0, 0.0]), NAMES, "differ by"),
-        (meta(weights=[1.0]), NAMES, "of shape"),
-        (meta(weights=[[1.0], 2.0]), NAMES, "no numbers"),
+        (numbers(np.zeros(3)), NAMES, "differ by"),
+        (numbers(np.zeros(2)), NAMES, "not of shape"),
+        (numbers(np.full(3, np.nan)), NAMES, "not finite"),
         (nearly, [VICTIM], "'hospital-2' were told other weights"),
     ],
 )

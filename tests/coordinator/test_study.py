@@ -11,14 +11,22 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from ciphercohort.after.sums import sums_wanted
+from ciphercohort.job.config import SimulationConfig
 from ciphercohort.study import deployed
 from ciphercohort.study.description import ALL
+from ciphercohort.study.private_cox import private_cox_by
 from parties.agent.manifest import describe_plan
 from parties.agent.vault import Vault
 from parties.policy import Policy
 from parties.reader.schema import CategoricalColumn, NumericColumn, Schema, Targets
+from parties.reader.shard import encode_shard
+from parties.reader.views import by_range
 from protocols.errors import ParameterError, ProtocolError, SchemaError
 from protocols.plan.kinds import plan_from_dict
+from protocols.statistics.study.objectives import PersonTimeObjective
+from sims.evaluation import specs_of
+from sims.simulated_sums import Sums
 from sims.study import cox, describe, glm, survival
 from tests.coordinator.test_deployment import NAMES
 from tests.coordinator.test_inference import FRAMES, SCHEMA, Hospitals
@@ -176,9 +184,30 @@ def test_private_curves_are_in_the_ledgers(clinics: Hospitals) -> None:
         assert 0.97 * 8 < clinics.agents.ledger(name).spent("rows").epsilon <= 8 * (1 + 1e-9)
 
 
+def test_private_hazards_are_those_of_a_simulation(
+    clinics: Hospitals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Number by number, from the same noise; each sum is in the ledgers."""
+    # Else the last digits of a point, which encryption moves, would change the seeded noise.
+    monkeypatch.setattr(PersonTimeObjective, "stream", "of this test")
+    path, found = deployed.cox(folder_of(clinics, True), epsilon=12.0)
+    own = by_range(STAYS)
+    shards = {name: encode_shard(stays(k), own) for k, name in enumerate(NAMES)}
+    named = {"model": "linear", "targets": STAYS.label.names}
+    config = SimulationConfig(epsilon=12.0, seed=3, **named)  # type: ignore[arg-type]
+    specs = specs_of(config, shards, 3, ())
+    due = private_cox_by(Sums(specs=specs, schema=own, wanted=sums_wanted(12.0, 1e-5, 0)))
+    np.testing.assert_allclose(found.coef, due.coef, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(found.se, due.se, rtol=0, atol=1e-6)
+    told = json.loads(path.read_text())
+    assert told["privacy"]["epsilon"] == 12 and len(told["sessions"]) == 7
+    for name in NAMES:
+        assert 0.97 * 12 < clinics.agents.ledger(name).spent("rows").epsilon <= 12 * (1 + 1e-9)
+
+
 def test_survival_needs_a_schema_of_stays_and_consent(clinics: Hospitals) -> None:
     with pytest.raises(ParameterError, match="exact sums"):
-        deployed.cox(folder_of(clinics, True), epsilon=1.0)
+        deployed.glm(folder_of(clinics, True), target="died", epsilon=1.0)
     party = clinics.agents.session.parties[NAMES[1]]
     party._policy = Policy(max_epsilon=None, accept_unbounded=True, allow_insecure=True)
     with pytest.raises(ProtocolError, match="exact"):

@@ -16,7 +16,7 @@ from parties.kernel import ROOMS
 ROOT = Path(__file__).parents[2]
 TRUSTED = Trusted.of(ROOT)
 README = (ROOT / "parties/kernel/README.md").read_text()
-MOST_LINES = 10980
+MOST_LINES = 11160
 OF_PROTOCOLS = {"encrypted-rows": 4935, "encrypted-model": 5990, "secure-aggregation": 4975}
 """The goal is 5,500 of each."""
 

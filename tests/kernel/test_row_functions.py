@@ -21,6 +21,7 @@ from parties.kernel.study.glm import LINKS as FAMILIES
 from parties.kernel.study.glm import Generalised
 from parties.kernel.study.hazards import CoxRows, RiskSets, written
 from parties.kernel.study.lifetimes import Lifetimes
+from parties.kernel.study.person_time import PersonTime
 from parties.kernel.sums import links
 from parties.kernel.sums.dual import DualSteps
 from parties.kernel.sums.gradients import CURVATURE, GRADIENT, MEANS, Gradients
@@ -88,6 +89,23 @@ OF_STAY: list[RowFunction] = [
         )
         for late in (False, True)
         for factor in ((), (1,))
+    ),
+    *(
+        PersonTime(
+            columns=(0, 1),
+            cuts=(0.3, 0.6),
+            base=(0.5, -1.0, 2.0),
+            scale=(3.0, 2.0, 0.5),
+            centre=(0.1, -0.2),
+            matrix=(2.0, 0.5, 0.5, 1.0),
+            theta=(0.3, 0.0, -0.4, 1.0, -2.0),
+            clip=clip,
+            kappa=0.4,
+            most_hazard=1.5,
+            late=late,
+        )
+        for late in (False, True)
+        for clip in (1.0, 50.0)
     ),
 ]
 OF_TARGET: list[RowFunction] = [

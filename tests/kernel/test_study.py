@@ -14,7 +14,7 @@ from scipy.linalg import sqrtm
 from scipy.stats import nbinom
 
 from parties.kernel.integers import symmetric
-from parties.kernel.study import described, glm, hazards, lifetimes
+from parties.kernel.study import described, glm, hazards, lifetimes, person_time
 from tests.kernel.mutants import mutant
 
 ROWS, D = 60, 6
@@ -231,6 +231,71 @@ def own_intercepts(module: Any) -> None:
     assert not none.any()
 
 
+def person_times(module: Any) -> None:
+    """Score and information of a Poisson model of person-time, whose rows are split one by one.
+
+    Follow-up ends at the public hazard; a weight is that of the longest of many exits.
+    """
+    cuts, d = (0.3, 0.6), 2
+    base, scale = np.array([0.5, -1.0, 1.0]), np.array([3.0, 2.0, 0.5])
+    matrix, centre = np.array([[2.0, 0.5], [0.5, 1.0]]), np.array([0.1, -0.2])
+    theta, kappa, most, clip = np.array([0.3, 0.1, -0.4, 0.5, -0.7]), 0.4, 0.8, 3.5
+    function = module.PersonTime(
+        columns=COVARIATES,
+        cuts=cuts,
+        base=tuple(base),
+        scale=tuple(scale),
+        centre=tuple(centre),
+        matrix=tuple(matrix.ravel()),
+        theta=tuple(theta),
+        clip=clip,
+        kappa=kappa,
+        most_hazard=most,
+        late=True,
+    )
+    edges = np.array([0.0, *cuts, 1.0])
+
+    def added(x: Any, time: float, event: float, entry: float) -> tuple[Any, Any]:
+        score, information, spent = np.zeros(3 + d), np.zeros((3 + d, 3 + d)), 0.0
+        for j in range(3):
+            z = np.concatenate([scale * (np.arange(3) == j), matrix @ (x - centre)])
+            inside = max(0.0, min(time, edges[j + 1]) - max(entry, edges[j]))
+            mean = min(inside * math.exp(base[j] + z @ theta), most - spent)
+            cut_off = inside * math.exp(base[j] + z @ theta) > most - spent
+            spent += mean
+            dies = event and entry < time and edges[j] < time <= edges[j + 1] and not cut_off
+            dies = dies or (event and entry < time and j == 0 and time == 0)
+            score += (mean - float(dies)) * z
+            information += mean * np.outer(z, z)
+        return score, information
+
+    due, whole, weights = np.zeros(3 + d), np.zeros((3 + d, 3 + d)), []
+    for row, (time, event, entry) in zip(X[:, :2], STAY, strict=True):
+        starts = [t for t in (entry, *cuts) if t >= entry]
+        exits = [(t, e) for t in np.linspace(entry, 1, 40)[1:] for e in (0.0, 1.0)]
+        exits += [(t + s, e) for t in starts for e in (0.0, 1.0) for s in (0.0, 1e-12)]
+        longest = 0.0
+        for t, e in exits:
+            u, i = added(row, t, e, entry)
+            longest = max(longest, math.hypot(np.linalg.norm(u), kappa * np.linalg.norm(i)))
+        weights.append(longest)
+        own = np.array([row]), np.array([[time, event, entry]])
+        part = function.read(function.exact_sum(*own, "a").values)
+        u, i = added(row, time, event, entry)
+        size = np.linalg.norm(part[0]) / max(float(np.linalg.norm(u)), 1e-300)
+        weight = min(1.0, size) if u.any() else 1.0
+        if u.any():  # the largest length lies between the exits that are tried
+            largest = min(1.0, clip / longest)
+            assert 0.95 * largest < weight < largest * (1 + 1e-6)
+        np.testing.assert_allclose(part[0], weight * u, atol=1e-6)
+        np.testing.assert_allclose(part[1], weight * i, atol=1e-6)
+        due, whole = due + part[0], whole + part[1]
+    found = function.read(function.exact_sum(X, STAY, "a").values)
+    np.testing.assert_allclose(found[0], due, atol=1e-6)
+    np.testing.assert_allclose(found[1], whole, atol=1e-6)
+    assert max(weights) > clip
+
+
 CHECKS: list[tuple[Callable[[Any], None], Any]] = [
     (description, described),
     (life_tables, lifetimes),
@@ -240,6 +305,7 @@ CHECKS: list[tuple[Callable[[Any], None], Any]] = [
     (generalised, glm),
     (dispersion, glm),
     (own_intercepts, glm),
+    (person_times, person_time),
 ]
 
 
@@ -272,6 +338,12 @@ def test_sums_are_those_over_rows(check: Callable[[Any], None], module: Any) -> 
         (residuals, hazards, 'x * at("ta", out) - at("tb", out)', 'x * at("ta", out)'),
         (residuals, hazards, "x[rows][:, list(self.factor)]", "0 * x[rows][:, list(self.factor)]"),
         (residuals, hazards, "event.astype(np.intp), score)", "0 * score, score)"),
+        (person_times, person_time, "np.minimum(whole, self.most_hazard)", "whole"),
+        (person_times, person_time, "(whole[:, -1] <= self.most_hazard)", "True"),
+        (person_times, person_time, "(entry < time)[:, 0] & ", ""),
+        (person_times, person_time, "self.clip / np.maximum(longest, 1e-300)", "2.0"),
+        (person_times, person_time, "(0.0, dies), (each, 0.0)", "(each, 0.0)"),
+        (person_times, person_time, "own + (scale * a) ** 2)", "own)"),
         (generalised, glm, "return np.asarray(low + width * y", "return np.asarray(width * y"),
         (generalised, glm, "return figures * weight[:, None], s * weight", "return figures, s"),
         (generalised, glm, "s[rows] ** 2", "s[rows]"),

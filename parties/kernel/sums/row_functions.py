@@ -56,6 +56,7 @@ LATE: Mapping[str, str] = {
     "risk-sets": "parties.kernel.study.hazards:RiskSets",
     "cox-rows": "parties.kernel.study.hazards:CoxRows",
     "generalised": "parties.kernel.study.glm:Generalised",
+    "person-time": "parties.kernel.study.person_time:PersonTime",
 }
 """Of a room of their own, which is loaded when a sheet names one."""
 

@@ -9,6 +9,7 @@ from parties.kernel.study.described import Described
 from parties.kernel.study.glm import Generalised
 from parties.kernel.study.hazards import CoxRows, RiskSets
 from parties.kernel.study.lifetimes import Lifetimes
+from parties.kernel.study.person_time import PersonTime
 from parties.kernel.sums.row_function import SumFunction
 from protocols.exchange import CELLS_VIEW, RANGES_VIEW
 from protocols.exchange.serialise import to_plain
@@ -94,6 +95,37 @@ class _Exact(_Study):
     def exact(self) -> bool:
         """It is."""
         return True
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PersonTimeObjective(_Study):
+    """Score and information of a regression of hazards with noise, at a point.
+
+    epsilon_in_all: announced, of all sums of the series.
+
+    Raises:
+        ParameterError: a field is out of range.
+    """
+
+    kind = PersonTime.kind
+    released = "at one public model, the gradient and the curvature of the loss over all rows"
+    view = RANGES_VIEW
+
+    adds: PersonTime
+    epsilon_in_all: float
+
+    @property
+    def exact(self) -> bool:
+        """There is noise."""
+        return False
+
+    def remarks(self) -> tuple[str, ...]:
+        """Of the other sums."""
+        return (
+            SERIES,
+            f"the coordinator announces that they spend epsilon={self.epsilon_in_all:g} together; "
+            "a ledger counts each",
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -16,16 +16,20 @@ import pandas as pd
 import pytest
 from statsmodels.duration.hazard_regression import PHReg
 from statsmodels.duration.survfunc import SurvfuncRight, survdiff
+from statsmodels.genmod.families import Poisson
+from statsmodels.genmod.generalized_linear_model import GLM
 
 from ciphercohort.results.documents import to_json
 from ciphercohort.study.cox import Cox
+from ciphercohort.study.private_cox import PrivateCox
 from ciphercohort.study.stays import OTHER, Stays
 from ciphercohort.study.survival import ALL, Survival
 from parties.reader.schema import NumericColumn, Schema, Targets
-from protocols.errors import ParameterError, SchemaError
+from protocols.errors import ParameterError, PrivacyError, SchemaError
 from protocols.statistics.study.cox import RiskSums, concordance, independent, proportional
 from protocols.statistics.study.curves import Curve, observed_less_expected
 from protocols.statistics.study.noisy import Noise
+from sims.lab.audits.second_accountant import gaussian_epsilon
 from sims.study import cox, describe, survival
 from tests.sims.model_runs import cohort
 
@@ -33,22 +37,22 @@ ROWS, MONTHS = 480, 60
 
 
 @cache
-def table(months: bool = True) -> pd.DataFrame:
+def table(months: bool = True, rows: int = ROWS) -> pd.DataFrame:
     """Times in months, as recorded, or exact; some enter late."""
     rng = np.random.default_rng(3)
-    age, arm = rng.uniform(30, 90, ROWS), rng.choice(["a", "b", "c"], ROWS)
-    sex = rng.choice(["f", "m"], ROWS)
+    age, arm = rng.uniform(30, 90, rows), rng.choice(["a", "b", "c"], rows)
+    sex = rng.choice(["f", "m"], rows)
     risk = 0.03 * (age - 60) + np.select([arm == "b", arm == "c"], [-0.6, 0.4]) + 0.5 * (sex == "m")
-    death, censored = 30 * rng.exponential(np.exp(-risk)), rng.uniform(6, 60, ROWS)
+    death, censored = 30 * rng.exponential(np.exp(-risk)), rng.uniform(6, 60, rows)
     time = np.minimum(death, censored)
-    entry = np.where(rng.random(ROWS) < 0.4, rng.uniform(0, 0.9, ROWS) * time, 0.0)
+    entry = np.where(rng.random(rows) < 0.4, rng.uniform(0, 0.9, rows) * time, 0.0)
     if months:
         time, entry = np.ceil(time), np.floor(entry)
     return pd.DataFrame(
         {
             **{"months": np.clip(time, 0, MONTHS), "died": (death <= censored).astype(int)},
             **{"entry": entry, "age": age, "arm": arm, "sex": sex},
-            "site": rng.choice(["p", "q", "r", "s"], ROWS),
+            "site": rng.choice(["p", "q", "r", "s"], rows),
         }
     )
 
@@ -324,7 +328,8 @@ def test_a_baseline_hazard_leaves_in_steps_of_ten_events() -> None:
         ({}, {"curves": "age"}, "no covariate with categories"),
         ({}, {"curves": "sex", "strata": "sex"}, "no covariate with categories"),
         ({}, {"bins": 4000}, "grid 2666 or less"),
-        ({}, {"epsilon": 1.0}, "exact sums"),
+        ({}, {"epsilon": 1.0, "strata": "sex"}, "belongs to exact sums"),
+        ({}, {"epsilon": 1.0, "bins": 90}, "grid=90 belongs to exact sums"),
         ({}, {"event": None}, "name both columns"),
         ({}, {"time": "age2"}, "is not a column"),
         ({"months": -1.0}, {}, "negative"),
@@ -512,3 +517,53 @@ def test_with_epsilon_no_document_tells_of_a_row(tmp_path: Path) -> None:
             assert not make(rows, **own, schema=schema).notes  # type: ignore[operator]
     finally:
         table.cache_clear()
+
+
+# -- hazards with epsilon --------------------------------------------------------------------------
+
+
+def person_time(rows: pd.DataFrame, ends: Any) -> Any:
+    """Statsmodels' Poisson model of the same intervals, one row a person and interval."""
+    x, entry = design(rows, sex=True), rows.get("entry", 0 * rows.months)
+    parts, starts = [], np.array([0.0, *ends[:-1]])
+    for low, high in zip(starts, ends, strict=True):
+        stay = rows.months.clip(low, high) - entry.clip(low, high)
+        dies = rows.died * (rows.months > low) * (rows.months <= high)
+        own = x.assign(**{f"from{low}": 1.0}, stay=stay, dies=dies)
+        parts.append(own[stay > 0])
+    whole = pd.concat(parts).fillna(0.0)
+    stay, dies = whole.pop("stay"), whole.pop("dies")
+    return GLM(dies, whole, family=Poisson(), offset=np.log(stay)).fit()
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_hazards_with_epsilon_are_near_those_without(late: bool) -> None:
+    """Of every covariate, within what its interval says; and the errors are those of both parts."""
+    rows = table(months=False, rows=12_000)
+    found = cox(rows, epsilon=8.0, seed=1, **asked(late))
+    assert isinstance(found, PrivateCox)
+    given = rows if late else rows.drop(columns="entry")
+    truth = person_time(given, found.ends)
+    due = truth.params[[*found.names]].to_numpy()
+    sampled = truth.bse[[*found.names]].to_numpy()
+    # What differs is noise, weights and follow-up that ends: less than the data tell.
+    assert (np.abs(found.coef - due) < 2.5 * found.se).all()
+    assert not [note for note in found.notes if "as far" in note]
+    # Follow-up ends at a hazard of 1: a third of what events tell at most.
+    part = (found.se**2 - found.added) / sampled**2
+    assert part.min() > 0.95 and part.max() < 1.6
+    assert (found.se > sampled).all() and (found.added > 0).all()
+    assert 3 <= len(found.ends) <= 6 and found.ends[-1] == MONTHS
+    told = found.released()
+    assert 0.97 * 8 < told["inference_about"]["epsilon"] <= 8 and "EXACT SUMS" not in told
+    spent = [event.mu for each in found.mechanisms for event in each.events]  # type: ignore[union-attr]
+    assert len(spent) == len(found.plans) == 7
+    assert gaussian_epsilon(spent, delta=1e-5) <= 8 * (1 + 1e-6)
+    for words in (f"{found.tables()[0].text()}", json.dumps(told)):
+        assert "of it noise" in words or "privacy_share" in words
+    assert {name for name, _ in found.documents()} >= {"report.html"}
+
+
+def test_hazards_that_noise_drowns_have_no_table() -> None:
+    with pytest.raises(PrivacyError, match="drown in noise|no interval can be given"):
+        cox(table(), epsilon=0.5, seed=1, **asked(False))

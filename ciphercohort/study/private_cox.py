@@ -1,0 +1,241 @@
+"""A regression of hazards with epsilon: piecewise constant ones, in place of Cox's risk sets.
+
+Cox's likelihood is no sum over people; that of hazards which are constant on each of a few
+intervals is, and equals it as these grow short. Seven secure sums: counts by time, which say where
+intervals end, products of covariates, which whiten them, and score and information at five points.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ciphercohort.after.sums import SumSeries
+from ciphercohort.results.coefficients import LEVEL, coefficient
+from ciphercohort.results.result import Array
+from ciphercohort.study.asked import CoxOptions
+from ciphercohort.study.cox import Covariates, Cox, cox_by
+from ciphercohort.study.pictures import forest_picture
+from ciphercohort.study.stays import Stays
+from ciphercohort.study.tables import PaperTable, documents, number, p_value
+from parties.kernel.study.lifetimes import Lifetimes
+from parties.kernel.study.person_time import PersonTime
+from parties.reader.views import row_norm
+from protocols.errors import ParameterError
+from protocols.privacy.certificates.mechanism import Mechanism
+from protocols.privacy.certificates.sums import MECHANISM_SHARE
+from protocols.privacy.loss.accounting import compose
+from protocols.statistics.inference.budget import left_mu
+from protocols.statistics.inference.estimate import Noisy, private_steps, safe_step
+from protocols.statistics.inference.objective import ProductsObjective
+from protocols.statistics.study.objectives import LifetimesObjective, PersonTimeObjective
+from protocols.statistics.study.whitened import counts, whitened
+from protocols.sums.plan import GradientPlan
+
+INTERVALS, BINS = 6, 20
+"""At most, of times; bins of the counts that they are cut by."""
+COUNTED, MULTIPLIED, FIRST = 0.06, 0.12, 0.04
+"""Of the budget (mu^2): for counts by time, for products of covariates, and for a first step, which
+starts where no covariate has an effect."""
+LONG = 3.0
+"""Times that the result is as far from the first point that counts as noise explains: told of."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivateCox:
+    """A table of hazard ratios in the data's own units, whose intervals hold the noise.
+
+    coef, se: shape (covariates,); added: what privacy adds to the variance; ends: of intervals
+    [data units], shape (J,); hazards: per unit of time at the covariates' means, shape (J,);
+    epsilon: of all sums together, as composed; mechanisms: of each, in order.
+    """
+
+    stays: Stays
+    names: tuple[str, ...]
+    coef: Array
+    se: Array
+    added: Array
+    ends: Array
+    hazards: Array
+    num_rows: int
+    epsilon: float
+    budget: tuple[float, float]
+    plans: tuple[GradientPlan, ...] = field(repr=False)
+    mechanisms: tuple[Mechanism, ...] = field(repr=False)
+    notes: tuple[str, ...] = ()
+
+    def rows(self) -> list[dict[str, Any]]:
+        """name, coef, se, z, p, low, high, hazard_ratio with its ends, and privacy's share."""
+        return [
+            {
+                **coefficient(name, float(coef), float(se), ratio="hazard_ratio"),
+                "privacy_share": float(added / se**2),
+            }
+            for name, coef, se, added in zip(
+                self.names, self.coef, self.se, self.added, strict=True
+            )
+        ]
+
+    def about(self) -> dict[str, Any]:
+        """What the table rests on."""
+        return {
+            "model": "piecewise-exponential",
+            "rows": self.num_rows,
+            "level": LEVEL,
+            "rounds": len(self.plans),
+            "epsilon": self.epsilon,
+            "epsilon_in_all": self.budget[0],
+            "delta_in_all": self.budget[1],
+            "exact_sums": False,
+            "notes": list(self.notes),
+        }
+
+    def released(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "inference": self.rows(),
+            "inference_about": self.about(),
+            "baseline": {"until": self.ends.tolist(), "hazard": self.hazards.tolist()},
+            "privacy": {"epsilon": self.budget[0], "delta": self.budget[1]},
+            "session": self.plans[0].session,
+            "plans": [plan.digest() for plan in self.plans],
+        }
+
+    def tables(self) -> tuple[PaperTable, ...]:
+        """One row a covariate."""
+        lines = [
+            (
+                row["name"],
+                f"{number(row['hazard_ratio'])} [{number(row['hazard_ratio_low'])}, "
+                f"{number(row['hazard_ratio_high'])}]",
+                p_value(row["p"]),
+                number(row["coef"], 4),
+                number(row["se"], 4),
+                f"{100 * row['privacy_share']:.0f} %",
+            )
+            for row in self.rows()
+        ]
+        heads = ("", "hazard ratio [95 % CI]", "p", "coef", "std err", "of it noise")
+        title = f"Regression of hazards of {self.num_rows:,} rows, epsilon {self.budget[0]:g}"
+        return (
+            PaperTable(
+                name="cox", title=title, heads=heads, rows=tuple(lines), notes=tuple(self._notes())
+            ),
+        )
+
+    def _notes(self) -> Iterator[str]:
+        ends = ", ".join(number(end) for end in self.ends)
+        yield f"hazards are constant on intervals of {self.stays.time} that end at {ends}"
+        yield (
+            f"epsilon {self.epsilon:.4g} of {self.budget[0]:g} at delta {self.budget[1]:g} is "
+            "spent by all sums together; intervals and p hold the noise"
+        )
+        yield from self.notes
+
+    def documents(self) -> Iterator[tuple[str, str]]:
+        """Files by name; see `tables.documents`."""
+        own = {
+            row["name"]: tuple(row[f"hazard_ratio{end}"] for end in ("", "_low", "_high"))
+            for row in self.rows()
+        }
+        words = "Hazard ratios with 95 % intervals, which hold the noise"
+        picture = {"hazard-ratios": (forest_picture(own), words)}
+        yield from documents("Regression of hazards", self.tables(), picture)
+
+
+def hazards_by(sums: SumSeries, asked: CoxOptions) -> Cox | PrivateCox:
+    """See `cox_by`; with epsilon `private_cox_by`, which has no options of exact sums.
+
+    Raises:
+        ParameterError, CohortError: as of both.
+    """
+    if sums.wanted.epsilon is None:
+        return cox_by(sums, asked)
+    for name, value in (("strata", asked.strata), ("curves", asked.curves), ("grid", asked.bins)):
+        if value is not None:
+            raise ParameterError(
+                f"{name}={value!r} belongs to exact sums, and there is an epsilon: leave it out"
+            )
+    return private_cox_by(sums)
+
+
+def private_cox_by(sums: SumSeries) -> PrivateCox:
+    """By any sums over rows of `views.by_range`, within their promise.
+
+    Raises:
+        PrivacyError: noise drowns the events, or the information: no interval can be given.
+        CohortError: a sum is refused, or aborted.
+    """
+    stays, wanted = Stays.of(sums.schema, BINS, private=True), sums.wanted
+    covariates = Covariates.of(stays.schema)
+    assert wanted.epsilon is not None  # noqa: S101 (who asks for this has one)
+    mu, epsilon = left_mu(wanted.epsilon, wanted.delta, ()), wanted.epsilon
+    table = Lifetimes(bins=BINS, recorded=False, late=stays.late)
+    opened = sums.open(LifetimesObjective(adds=table, exact=False), mu * math.sqrt(COUNTED))
+    cells = (opened.values * sums.rows).reshape(table.shape)[0]
+    found = counts(cells, opened.noise_std * sums.rows)
+    task = ProductsObjective(
+        row_norm=row_norm(stays.schema), outputs=2 + stays.late, epsilon_in_all=epsilon
+    )
+    opened = sums.open(task, mu * math.sqrt(MULTIPLIED))
+    features = sums.figures.num_features
+    products = task.read(opened.values, sums.rows)[:features, :features]
+    tau = opened.noise_std * sums.rows
+    start = whitened(found, products, tau, sums.rows, INTERVALS, covariates.places, stays.late)
+
+    def ask(point: Array, cost: float) -> Noisy:
+        adds = replace(start, theta=tuple(point.tolist()))
+        opened = sums.open(PersonTimeObjective(adds=adds, epsilon_in_all=epsilon), cost)
+        sigma = opened.noise_std * sums.rows
+        return Noisy(point, *adds.read(opened.values * sums.rows), sigma, sigma / adds.kappa)
+
+    first = ask(np.zeros(len(start.theta)), mu * math.sqrt(FIRST))
+    point = safe_step(first.theta, first.score, first.information, first.tau)
+    left = mu * math.sqrt(1 - COUNTED - MULTIPLIED - FIRST)
+    estimate, length = private_steps(point, left, ask)
+    notes = []
+    if length > LONG:
+        notes.append(
+            f"the result is {length:.1f} times as far from the first point that counts as noise "
+            "explains: intervals may be too narrow"
+        )
+    return _in_units(sums, stays, covariates, start, estimate, tuple(notes))
+
+
+def _in_units(
+    sums: SumSeries,
+    stays: Stays,
+    covariates: Covariates,
+    start: PersonTime,
+    estimate: Any,
+    notes: tuple[str, ...],
+) -> PrivateCox:
+    """Out of whitened coordinates, of range and of time."""
+    intervals, d, width = len(start.base), len(start.columns), stays.high - stays.low
+    matrix = np.array(start.matrix).reshape(d, d) / covariates.scale
+    budget = float(sums.wanted.epsilon or 0.0), sums.wanted.delta
+
+    def back(of: Array) -> Array:
+        return np.asarray(np.diag(matrix.T @ of[intervals:, intervals:] @ matrix))
+
+    log_hazards = np.array(start.base) + np.array(start.scale) * estimate.theta[:intervals]
+    events = [event for each in sums.mechanisms for event in each.events]
+    return PrivateCox(
+        stays=stays,
+        names=covariates.names,
+        coef=np.asarray(matrix.T @ estimate.theta[intervals:]),
+        se=np.sqrt(back(estimate.covariance)),
+        added=back(estimate.noise),
+        ends=np.asarray(stays.low + width * np.array([*start.cuts, 1.0])),
+        hazards=np.asarray(np.exp(log_hazards) / width),
+        num_rows=sums.rows,
+        epsilon=compose(events, delta=MECHANISM_SHARE * budget[1]),
+        budget=budget,
+        plans=tuple(each.plan for each in sums.done),
+        mechanisms=sums.mechanisms,
+        notes=notes,
+    )
