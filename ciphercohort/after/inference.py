@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ciphercohort.after.inference_cost import reach_of
 from ciphercohort.after.inference_rows import in_data_units, to_ranges
 from ciphercohort.after.inference_table import (
     caption,
@@ -27,7 +28,7 @@ from ciphercohort.results.coefficients import LEVEL, coefficient
 from ciphercohort.results.result import Array, targets_of
 from parties.reader.schema import Schema
 from parties.reader.views import row_norm
-from protocols.errors import ParameterError
+from protocols.errors import ParameterError, PrivacyError
 from protocols.models.poisson import Poisson
 from protocols.privacy.certificates.mechanism import Mechanism
 from protocols.privacy.certificates.sums import MECHANISM_SHARE
@@ -46,6 +47,7 @@ from protocols.statistics.inference.estimate import (
     private_steps,
 )
 from protocols.statistics.inference.objective import InformationObjective, ProductsObjective
+from protocols.sums.one_sum import OneSum
 
 PROJECTED = (
     "inference of a model of components (projection in the schema): columns have no coefficients "
@@ -182,6 +184,9 @@ def infer_by(
     if wanted.epsilon is not None:
         mu = math.sqrt(share) * left_mu(wanted.epsilon, wanted.delta, spent)
     bound, notes = row_norm(schema), list[str]()
+    if mu is not None:
+        outputs = targets_of(schema.label).outputs if model == "linear" else 1
+        _check_rows(sums, model, bound, outputs, mu)
     freedom = math.inf
     if model == "linear":
         estimates = _linear(sums, bound, targets_of(schema.label).outputs, mu)
@@ -233,6 +238,31 @@ def infer_by(
         notes=tuple(notes),
         kept=tuple(sums.notes),
     )
+
+
+def _check_rows(sums: SumSeries, model: str, bound: float, outputs: int, mu: float) -> None:
+    """Refuse, before a sum is opened, rows that leave no interval of any columns.
+
+    Raises:
+        PrivacyError: names how many rows it takes.
+    """
+    epsilon = sums.wanted.epsilon
+    task: OneSum = (
+        ProductsObjective(row_norm=bound, outputs=outputs, epsilon_in_all=epsilon)
+        if model == "linear"
+        else InformationObjective(
+            model=model,
+            theta=(0.0,) * sums.schema.num_features,
+            row_norm=bound,
+            epsilon_in_all=epsilon,
+        )
+    )
+    least = reach_of(sums.plan(task, mu), model).least
+    if sums.rows < least:
+        raise PrivacyError(
+            f"{sums.rows:,} rows are below {least:,}, which intervals of any columns need at "
+            f"epsilon={epsilon:g}: take more rows, a larger epsilon or fewer columns"
+        )
 
 
 def _weights(schema: Schema, own: Schema, estimates: Sequence[Estimate], model: str) -> Array:

@@ -16,8 +16,9 @@ from protocols.privacy.loss import epsilon_for_mu
 from protocols.statistics.inference.budget import training_part
 from protocols.statistics.inference.estimate import COUNTED, TOWARDS
 from protocols.statistics.inference.objective import InformationObjective, ProductsObjective
-from protocols.statistics.inference.reach import reach
+from protocols.statistics.inference.reach import Reach, reach
 from protocols.sums.one_sum import OneSum
+from protocols.sums.plan import GradientPlan
 from protocols.words import count, size
 
 INFORMED = ("logistic", "poisson")
@@ -40,7 +41,7 @@ def inference_forecast(config: SimulationConfig, shape: PublicFigures) -> dict[s
         mu = _mu(config.epsilon, config.delta)
         alone = epsilon_for_mu(mu=mu, delta=MECHANISM_SHARE * config.delta)
         parts = {"training": training, "inference": alone, "in_all": config.epsilon}
-    bound, sums = math.sqrt(d), 1 if mu is None else len((*TOWARDS, *COUNTED))
+    bound, sums = shape.ranged_bound or math.sqrt(d), 1 if mu is None else len((*TOWARDS, *COUNTED))
     task: OneSum = InformationObjective(
         model=config.model if config.model in INFORMED else "logistic",
         theta=(0.0,) * d,
@@ -55,9 +56,7 @@ def inference_forecast(config: SimulationConfig, shape: PublicFigures) -> dict[s
     plan = plan_sum(shape, wanted, task, mu)
     needs = None
     if mu is not None:
-        sigma = noise_std(plan) * shape.rows
-        tau = sigma / task.row_function.kappa if isinstance(task, InformationObjective) else sigma
-        found = reach(config.model, features=d, rows=shape.rows, sigma=sigma, tau=tau)
+        found = reach_of(plan, config.model)
         needs = {
             "rows_least": found.least,
             "rows_usual": found.usual,
@@ -72,6 +71,13 @@ def inference_forecast(config: SimulationConfig, shape: PublicFigures) -> dict[s
         "rows": shape.rows,
         "reach": needs,
     }
+
+
+def reach_of(plan: GradientPlan, model: str) -> Reach:
+    """Rows that intervals need, by the plan of a sum that has the whole budget of them."""
+    sigma, task = noise_std(plan) * plan.num_rows, plan.task
+    tau = sigma / task.row_function.kappa if isinstance(task, InformationObjective) else sigma
+    return reach(model, features=plan.num_features, rows=plan.num_rows, sigma=sigma, tau=tau)
 
 
 def doubts(config: SimulationConfig, shape: PublicFigures) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from ciphercohort.job.config import SimulationConfig
 from parties.reader.schema import Classes, Label, NumericColumn, Schema, Targets
+from parties.reader.views import row_norm
 from protocols.errors import SchemaError
 from protocols.models.registry import model_named
 from protocols.numerics.whitening import Usual
@@ -63,6 +64,7 @@ def figures_of(
         outputs=1 if isinstance(schema.label, Label) else schema.label.outputs,
         schema=stated,
         typical=usual_of(schema),
+        ranged_bound=row_norm(schema),
     ).holding(held_out)
 
 

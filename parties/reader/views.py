@@ -15,7 +15,6 @@ cell is empty.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -65,8 +64,7 @@ def _without_last(column: Column) -> Column:
 
 def row_norm(schema: Schema) -> float:
     """Of every row of `by_range`: 1 and at most 1 a column, 2 of numbers with an indicator."""
-    beside = sum(isinstance(c, NumericColumn) and c.missing == "indicator" for c in schema.columns)
-    return math.sqrt(1 + len(schema.columns) + beside)
+    return by_range(schema).norm_bound
 
 
 def shard_by_range(table: Table, schema: Schema, *, private: bool) -> Shard:

@@ -25,7 +25,8 @@ class PublicFigures:
     rows_by_party: that the run uses; held_out: of whole tables, None: all of them; num_features: d,
     bias included; norm_bound: B, of every row; entry_bound: of every value of a row, where rows are
     not clipped; outputs: c; schema: what a plan states of the columns, placeholders of the usual
-    length by default; typical: middles and spreads of encoded columns and the bias, None: of any.
+    length by default; typical: middles and spreads of encoded columns and the bias, None: of any;
+    ranged_bound: norm of a row whose columns are scaled by their ranges alone, None: sqrt(d).
     """
 
     rows_by_party: tuple[int, ...]
@@ -36,6 +37,7 @@ class PublicFigures:
     schema: Mapping[str, Any] | None = None
     held_out: HeldOut | None = None
     typical: Usual | None = None
+    ranged_bound: float | None = None
 
     @classmethod
     def even(
