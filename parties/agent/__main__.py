@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -62,8 +63,12 @@ def told(line: str) -> str:
 
 
 def tell(what: Mapping[str, str]) -> None:
-    """One line, for whoever began this process."""
-    print(json.dumps(dict(what)), flush=True)
+    """One line, for whoever began this process, as far as it is there still."""
+    try:
+        print(json.dumps(dict(what)), flush=True)
+    except BrokenPipeError:
+        # Python flushes once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -486,3 +489,12 @@ def test_a_text_of_the_plan_cannot_pose_as_a_line(agents: Agents) -> None:
 def test_a_short_passphrase_is_refused() -> None:
     with pytest.raises(ParameterError, match=f"at least {MIN_PASSPHRASE}"):
         Vault("short")
+
+
+def test_a_process_whose_beginner_has_gone_ends_without_a_traceback(tmp_path: Path) -> None:
+    ours, theirs = os.pipe()
+    os.close(ours)
+    command = [sys.executable, "-m", "parties.agent", str(tmp_path / "none")]
+    done = subprocess.run(command, input="{}\n", stdout=theirs, stderr=subprocess.PIPE, text=True)
+    os.close(theirs)
+    assert (done.returncode, done.stderr) == (1, "")
