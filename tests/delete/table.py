@@ -28,7 +28,14 @@ class Room:
 
 LABORATORY = Room(
     has=("sims/lab",),
-    lines={"ciphercohort/cli/app.py": ('"sims.lab.commands"',)},
+    lines={
+        "ciphercohort/cli/app.py": ('"sims.lab.commands"',),
+        # Of the second accountant.
+        "tests/ciphercohort/study/test_survival.py": (
+            "import gaussian_epsilon",
+            "assert gaussian_epsilon(spent",
+        ),
+    },
     # Of Flower, those on fleets of its own, which are a study's.
     tests=(
         "tests/lab",
