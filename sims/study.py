@@ -112,8 +112,8 @@ class Asked:
 
         schema: of the rows.
         """
-        root = noise_root(self._config(schema))
         config = self._config(schema)
+        root = noise_root(config)
         rng = np.random.default_rng(root)
         frames, names = split_rows(frame, config.parties, self.split, schema.label.names[0], rng)
         if len(names) < 2:

@@ -50,8 +50,8 @@ from protocols.statistics.inference.objective import InformationObjective, Produ
 from protocols.sums.one_sum import OneSum
 
 PROJECTED = (
-    "inference of a model of components (projection in the schema): columns have no coefficients "
-    "of their own, of which standard errors could be told; leave inference out"
+    "inference of a model of components (projection in the schema): no column's coefficient is "
+    "fitted by itself, and so none has a standard error; leave inference out"
 )
 MOST_ROUNDS = 30
 LONG = 3.0

@@ -117,13 +117,16 @@ def reads(*records: type) -> list[inspect.Parameter]:
         for each in fields(record):
             words, kind = each.metadata, types[each.name]
             flag = f"--{option_name(each).replace('_', '-')}"  # A truth has no second one.
-            kind = str if any(get_origin(k) is tuple for k in get_args(kind)) else kind
-            asked = typer.Option(flag, help=words["words"], min=words["least"])
+            several = any(get_origin(k) is tuple for k in get_args(kind))
+            if several:
+                asked = typer.Option(flag, help=words["words"], callback=each_name)
+            else:
+                asked = typer.Option(flag, help=words["words"], min=words["least"])
             made[each.name] = inspect.Parameter(
                 each.name,
                 inspect.Parameter.KEYWORD_ONLY,
-                default=each.default,
-                annotation=Annotated[kind, asked],
+                default=None if several else each.default,
+                annotation=Annotated[list[str] | None if several else kind, asked],
             )
     return [*made.values()]
 

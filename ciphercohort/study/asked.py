@@ -107,7 +107,7 @@ class StayColumns:
 
 @dataclass(frozen=True, kw_only=True)
 class SurvivalModel:
-    """Which of both it is."""
+    """Curves or a Cox model: whose options are taken, `CurveOptions` or `CoxOptions`."""
 
     model: str = option(
         "kaplan-meier", "kaplan-meier (curves, log-rank test), or cox (hazard ratios)."

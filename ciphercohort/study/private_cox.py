@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
 
 from ciphercohort.after.sums import SumSeries
+from ciphercohort.job.options import option_name
 from ciphercohort.results.coefficients import LEVEL, coefficient
 from ciphercohort.results.result import Array
 from ciphercohort.study.asked import CoxOptions
@@ -155,10 +156,12 @@ def hazards_by(sums: SumSeries, asked: CoxOptions) -> Cox | PrivateCox:
     """
     if sums.wanted.epsilon is None:
         return cox_by(sums, asked)
-    for name, value in (("strata", asked.strata), ("curves", asked.curves), ("grid", asked.bins)):
-        if value is not None:
+    for each in fields(asked):
+        value = getattr(asked, each.name)
+        if value != each.default:
             raise ParameterError(
-                f"{name}={value!r} belongs to exact sums, and there is an epsilon: leave it out"
+                f"{option_name(each)}={value!r} belongs to exact sums, and there is an epsilon: "
+                "leave it out"
             )
     return private_cox_by(sums)
 

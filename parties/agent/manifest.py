@@ -47,8 +47,8 @@ def _lines(plan: RunPlan, name: str, norm_bound: float, budget: Iterable[str]) -
     named = {step: len(list(step.turns(plan))) for step in steps}
     opened = sum(times for step, times in named.items() if step.opens)
     yield (
-        f"Joint decryptions: {opened}; iterations: {plan.rounds} (so many times something is "
-        "opened, with the help of all parties; all else stays encrypted)"
+        f"Joint decryptions: {opened}; iterations: {plan.rounds}. A joint decryption opens "
+        "something with the help of all parties; all else stays encrypted"
     )
     yield "What leaves your organisation:"
     yield "  your number of rows, your name and your verification key, in the clear"

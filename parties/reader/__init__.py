@@ -1,4 +1,6 @@
-"""What is wrong with a table, gathered first and said in one message.
+"""A party's data: public schema, private table, encoded rows. Here: what is wrong with a table.
+
+Problems are gathered first and said in one message.
 
 Security: a message has names of columns, numbers of rows and counts; never a cell.
 """

@@ -3,9 +3,9 @@
     z -> M (z - c)        z: a row's features, scaled and clamped by the schema
 
 M and c are public numbers of the schema, so that its digest covers them: of `schema init --project`
-they are the principal components and the mean of a PUBLIC sample, whose other rows nobody needs.
+they are the principal components and the mean of a PUBLIC sample, which nobody needs afterwards.
 
-Privacy: M (z - c) is exact, so that it is a function of the row alone, bit for bit, whatever stands
+Privacy: M (z - c) is exact, and so a function of the row alone, bit for bit, whatever stands
 in other rows: z is rounded to a grid of 2^-20, M and c are whole numbers of units of 2^-12, and no
 sum of their products reaches 2^53.
 """

@@ -62,7 +62,7 @@ def read_table(
         returned; None: any refuses the file.
 
     Returns: DataFrame with distinct str column names, one row per record; its index has the row
-    numbers of the file, where the file has its own (`problems.Numbering`).
+    numbers of the file, where the file has its own (`parties.reader.Numbering`).
 
     Raises:
         DataError: a missing, unreadable or empty file, no or repeated column names, wrong shapes.

@@ -1,7 +1,7 @@
 """Sums of private vectors: one small ciphertext per party and round, only the sum opens.
 
-Ring, modulus and scale of the aggregation: what they must satisfy. And why only sums open: the
-reduction to RLWE, with its loss for T rounds.
+Here: what ring, modulus and scale must satisfy; and why only sums open, by a reduction to RLWE with
+its loss for T rounds.
 
 Scheme: private stream aggregation from lattices, as LaPS (Becker, Guajardo and Zimmermann, NDSS
 2018), in the ring form of SLAP (Takeshita, Karl, Gong and Jung, J. Cryptology 2023) and TERSE

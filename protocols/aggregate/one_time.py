@@ -32,7 +32,7 @@ Security. All that follows is against a coordinator that deviates as it likes, w
    more; for T = H that sum alone. It learns nothing of secrets of honest clients outside the set.
    The same holds of exact numbers, which are shared as secrets are.
 3. Given the sum of secrets and of errors over at least two honest clients, y_i look uniform but for
-   the sum of the m_i: `security`, with n = 2048, Q <= 2^48 and one round for each secret, so that
+   the sum of the m_i: `protocols.aggregate`, n = 2048, Q <= 2^48, one round for each secret; so
    hints never add up: 2 (H - 1) (Adv_RLWE(n, Q, 3.19; L / n samples) + N delta_hint). The elements
    a are AES-256 in counter mode under a hash of the round: uniform in the random-oracle model.
    Parts under r secrets share them. Secrets and errors are independent: part by part, with the

@@ -1,6 +1,6 @@
-"""The content of a message, before it has an address, and names that both sides know.
+"""Messages, documents and files: what travels, and what is kept.
 
-Of steps that stand for others, of elements, of views of rows.
+Here: a message's content, before it has an address; and names that both sides know.
 """
 
 from __future__ import annotations

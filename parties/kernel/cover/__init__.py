@@ -1,4 +1,4 @@
-"""What a run asks of a party's keys where parties stand in for others."""
+"""Shares of others' keys, for owners who vanish. Here: what a run asks of a party."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run under threshold CKKS asks of a party's keys, in numbers."""
+"""A party's keys in a run under threshold CKKS. Here: what a run asks of them, in numbers."""
 
 from __future__ import annotations
 

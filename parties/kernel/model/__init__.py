@@ -1,4 +1,4 @@
-"""What a run of an encrypted model asks of a party, in numbers, and where its rows stand in slots.
+"""A run of an encrypted model. Here: what it asks, in numbers, and where rows stand in slots.
 
 Why in these slots: `protocols.ckks.circuits.periodic`.
 """

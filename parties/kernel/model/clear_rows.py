@@ -6,7 +6,7 @@
 
 w' = w / R, R the radius of the link's interval, q = p - p(0) and A its leading coefficient in z'; x
 stands for c times a row, c as in `RowUnits`, which brings the noise of replies below a rounding's;
-u for its weight on [0, 1], o' for c / R times its offset; packing: `sheet`. Sums over columns are
+u for its weight on [0, 1], o' for c / R times its offset; packing: `Columns`. Sums over columns are
 left to the next refresh (`TraceMap`). No step needs a key switch but the factors' products, the
 conjugation and the rotations. A group of rows costs k plaintext products of each part for z', one
 where products are turned, and r for the gradient (`circuits.periodic`). Of a link of degree 1,

@@ -1,4 +1,4 @@
-"""What a run on encrypted rows asks of a party, in numbers."""
+"""A run on encrypted rows, or sums of their products. Here: what it asks of a party, in numbers."""
 
 from __future__ import annotations
 

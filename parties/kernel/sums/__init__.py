@@ -1,4 +1,4 @@
-"""What a run of secure sums asks of a party, in numbers."""
+"""Secure sums over rows. Here: what a run asks of a party, in numbers."""
 
 from __future__ import annotations
 

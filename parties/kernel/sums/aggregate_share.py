@@ -152,7 +152,7 @@ class AggregateShare:
     def encrypt(self, t: int, values: NDArray[Any]) -> Residues:
         """b_p = a_t s_p + e_p + m_p mod each prime, shape (primes, length); pack with `wire.pack`.
 
-        t: round, above all earlier ones; values: shape (length,), as in `fixed_point.encode`.
+        t: round, above all earlier ones; values: shape (length,), as in `cipher.encode`.
 
         Raises:
             PolicyError: the round is over, or the secret is erased. DataError: see `encode`.

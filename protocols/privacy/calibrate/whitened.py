@@ -70,7 +70,8 @@ QUIET_NOTE = (
     "alone; the other trains, without noise, on rows that are whitened by it"
 )
 QUIET_ROUNDS = 12
-"""Of accelerated steps without noise: within .003 of the least log loss, see docs/inference.md."""
+"""Of accelerated steps without noise: within .003 of the least log loss on most tables; which do,
+and which do not: docs/inference.md."""
 LONGER = 1.1
 """Times 1 / L: nag stands 4 / 3 on a quadratic of curvature L, and where anything is learnt the
 mean of p (1 - p) is well below the 1/4 of L."""
@@ -119,9 +120,10 @@ def moment_plan(figures: PublicFigures, wanted: Wanted) -> GradientPlan:
 
 
 def of_moment(figures: PublicFigures, wanted: Wanted) -> Wanted:
-    """With the promise of the second moment, where the training has none: against one colluder.
+    """With the promise of the second moment, where the training has none.
 
-    Its noise costs the model nothing; fewer than three parties withstand none.
+    Against one colluder at least, for its noise costs the model nothing; fewer than three parties
+    withstand none.
     """
     if wanted.epsilon is not None:
         return wanted

@@ -1,7 +1,7 @@
-"""Where uniform bits come from: the operating system; not private: a seed (`seeded`).
+"""Laws of noise, and how they are drawn. Here: where uniform bits come from.
 
-Every sampler of this package takes a `RandomSource` as a required argument and consumes whole
-64-bit words. Nothing here depends on NumPy's generators.
+The operating system; not private: a seed (`seeded`). Every sampler takes a `RandomSource`, as a
+required argument, and consumes whole 64-bit words. Nothing depends on NumPy's generators.
 """
 
 from __future__ import annotations

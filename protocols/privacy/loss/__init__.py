@@ -1,4 +1,4 @@
-"""Gaussian differential privacy: mu <-> (epsilon, delta), exactly.
+"""What noise costs, and what was spent. Here: mu <-> (epsilon, delta) of Gaussian privacy, exactly.
 
 delta(epsilon) = Phi(mu/2 - epsilon/mu) - exp(epsilon) Phi(-mu/2 - epsilon/mu)
 (Balle, Wang, arXiv:1805.06530, Theorem 8; Dong, Roth, Su, arXiv:1905.02383, Corollary 2.13).

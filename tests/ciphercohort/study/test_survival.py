@@ -330,6 +330,7 @@ def test_a_baseline_hazard_leaves_in_steps_of_ten_events() -> None:
         ({}, {"bins": 4000}, "grid 2666 or less"),
         ({}, {"epsilon": 1.0, "strata": "sex"}, "belongs to exact sums"),
         ({}, {"epsilon": 1.0, "bins": 90}, "grid=90 belongs to exact sums"),
+        ({}, {"epsilon": 1.0, "least": 20}, "least=20 belongs to exact sums"),
         ({}, {"event": None}, "name both columns"),
         ({}, {"time": "age2"}, "is not a column"),
         ({"months": -1.0}, {}, "negative"),
