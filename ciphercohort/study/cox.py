@@ -23,7 +23,14 @@ from ciphercohort.results.result import Array
 from ciphercohort.study.asked import CoxOptions
 from ciphercohort.study.pictures import forest_picture, survival_picture
 from ciphercohort.study.stays import OTHER, Stays
-from ciphercohort.study.tables import PaperTable, documents, number, p_value
+from ciphercohort.study.tables import (
+    RATIO_HEADS,
+    PaperTable,
+    documents,
+    number,
+    p_value,
+    ratio_cells,
+)
 from parties.kernel.integers import symmetric
 from parties.kernel.study.hazards import CoxRows, RiskSets, written
 from parties.reader.schema import CategoricalColumn, NumericColumn, Schema
@@ -211,18 +218,13 @@ class Cox:
         """One row a covariate."""
         lines = [
             (
-                row["name"],
-                f"{number(row['hazard_ratio'])} [{number(row['hazard_ratio_low'])}, "
-                f"{number(row['hazard_ratio_high'])}]",
-                p_value(row["p"]),
-                number(row["coef"], 4),
-                number(row["se"], 4),
+                *ratio_cells(row),
                 number(row["robust_se"], 4),
                 p_value(row["proportional_p"]),
             )
             for row in self.rows()
         ]
-        heads = ("", "hazard ratio [95 % CI]", "p", "coef", "std err", "robust", "p proportional")
+        heads = (*RATIO_HEADS, "robust", "p proportional")
         title = f"Cox regression of {self.num_rows:,} rows, {self.events:,.0f} events"
         return (
             PaperTable(

@@ -22,7 +22,13 @@ from ciphercohort.study.asked import CoxOptions
 from ciphercohort.study.cox import Covariates, Cox, cox_by
 from ciphercohort.study.pictures import forest_picture
 from ciphercohort.study.stays import Stays
-from ciphercohort.study.tables import PaperTable, documents, number, p_value
+from ciphercohort.study.tables import (
+    RATIO_HEADS,
+    PaperTable,
+    documents,
+    number,
+    ratio_cells,
+)
 from parties.kernel.study.lifetimes import Lifetimes
 from parties.kernel.study.person_time import PersonTime
 from parties.reader.views import row_norm
@@ -110,17 +116,12 @@ class PrivateCox:
         """One row a covariate."""
         lines = [
             (
-                row["name"],
-                f"{number(row['hazard_ratio'])} [{number(row['hazard_ratio_low'])}, "
-                f"{number(row['hazard_ratio_high'])}]",
-                p_value(row["p"]),
-                number(row["coef"], 4),
-                number(row["se"], 4),
+                *ratio_cells(row),
                 f"{100 * row['privacy_share']:.0f} %",
             )
             for row in self.rows()
         ]
-        heads = ("", "hazard ratio [95 % CI]", "p", "coef", "std err", "of it noise")
+        heads = (*RATIO_HEADS, "of it noise")
         title = f"Regression of hazards of {self.num_rows:,} rows, epsilon {self.budget[0]:g}"
         return (
             PaperTable(

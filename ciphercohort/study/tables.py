@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ciphercohort.report.html import Html, fragment, page, picture, section, table, tag
 from ciphercohort.results.latex import latex, latex_words
@@ -100,3 +101,13 @@ def p_value(value: float) -> str:
     if value != value:
         return "–"
     return "<0.001" if value < 0.001 else f"{value:.3f}"
+
+
+RATIO_HEADS = ("", "hazard ratio [95 % CI]", "p", "coef", "std err")
+
+
+def ratio_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """Of a covariate, under RATIO_HEADS; row: see `results.coefficients`."""
+    low, high = number(row["hazard_ratio_low"]), number(row["hazard_ratio_high"])
+    ratio = f"{number(row['hazard_ratio'])} [{low}, {high}]"
+    return row["name"], ratio, p_value(row["p"]), number(row["coef"], 4), number(row["se"], 4)
