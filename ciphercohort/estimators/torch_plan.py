@@ -136,7 +136,7 @@ class TrainingPlan:
         precision = PRECISION * largest
         if scale:
             unit = self.split.grid(scale).unit
-            precision = unit * (math.ceil(TAIL * NOISE_STD * math.sqrt(parties)) + parties / 2)
+            precision = unit * (math.ceil(TAIL * NOISE_STD * math.sqrt(parties)) + parties)
         largest_sum = parties * (largest + NOISE_TAIL * scale)
         return choose(parties=parties, largest_sum=largest_sum, precision=precision)
 

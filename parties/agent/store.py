@@ -199,6 +199,7 @@ class SessionStore:
                 log.warning("until this session is over, do not restart the agent: %s", error)
             self._told = True
             self._erase_state()
+            write_private(self._calls, b"[]")  # no copy of an earlier state is the latest
             return False
         else:
             write_private(self._folder / STATE, sealed)

@@ -147,11 +147,11 @@ class AggregateParameters:
 
     @property
     def error_bound(self) -> float:
-        """Bound on |opened - sum v|: noise_units and half a unit of rounding per party.
+        """Bound on |opened - sum v|: noise_units and a unit of rounding per party.
 
         Where the sum exceeds 2^53 units, float64 rounds it: 2^-51 |sum| comes on top.
         """
-        return math.ldexp(self.noise_units + self.parties / 2, -self.scale_bits)
+        return math.ldexp(self.noise_units + self.parties, -self.scale_bits)
 
     def num_bytes(self, length: int) -> int:
         """Bytes of one message of `length` values."""

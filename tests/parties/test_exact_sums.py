@@ -18,6 +18,7 @@ from parties.kernel.study.described import Described
 from parties.kernel.study.glm import Generalised
 from parties.kernel.study.hazards import CoxRows, RiskSets, written
 from parties.kernel.study.lifetimes import Lifetimes
+from parties.kernel.study.person_time import PersonTime
 from parties.kernel.sums import row_functions
 from parties.kernel.sums.row_function import SumFunction
 from parties.policy import Policy
@@ -31,6 +32,7 @@ from protocols.statistics.study.objectives import (
     DescriptionObjective,
     GeneralisedObjective,
     LifetimesObjective,
+    PersonTimeObjective,
     RiskSetsObjective,
 )
 from protocols.sums import objectives
@@ -94,6 +96,21 @@ ONE_SUMS: dict[str, OneSum] = {
             row_norm=B,
             rows=4,
         )
+    ),
+    "hazards": PersonTimeObjective(
+        adds=PersonTime(
+            columns=(0,),
+            cuts=(),
+            base=(0.0,),
+            scale=(1.0,),
+            centre=(0.0,),
+            matrix=(1.0,),
+            theta=(0.0, 0.0),
+            clip=1.0,
+            kappa=1.0,
+            most_hazard=1.0,
+        ),
+        epsilon_in_all=1.0,
     ),
     "risk sets": RiskSetsObjective(adds=RiskSets(**COX)),
     "residuals": CoxRowsObjective(

@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 
 from parties.account import Account
-from parties.agent.store import codec
+from parties.agent.store import SessionStore, codec
+from parties.agent.vault import Vault
 from parties.kernel.channel import DTYPES
-from parties.kernel.integers import row_norms
+from parties.kernel.integers import added, row_norms
+from parties.kernel.integers.exact import Exact
 from parties.kernel.model import session as model_session
 from parties.kernel.private import Private, Terms
 from parties.kernel.rows import packed
@@ -253,3 +255,40 @@ def test_two_rows_are_apart_at_some_model() -> None:
 def test_the_grid_is_fine() -> None:
     """Roundings to it are not counted: sqrt(m) of its units for m numbers."""
     assert LEAST_UNITS >= 1 << 30
+
+
+def test_what_is_rounded_goes_up_or_down_by_chance() -> None:
+    """A row function has scales of its own: to the nearest, only the largest owner's part stood."""
+    session, bits = opened_alone(), SHEET.scale_bits + 3
+    whole = np.array([8], np.int64)
+    assert [session._noisy(0, Exact(whole, bits)) for _ in range(9)] == [1] * 9
+    found = [int(session._noisy(0, Exact(whole // 8, bits))[0]) for _ in range(800)]
+    assert {*found} == {0, 1}
+    assert 50 < sum(found) < 150  # 100 and 5 deviations
+    for units, up, right in ((-1, 0, -1), (-1, 2**64 - 1, 0), (7, 0, 0), (7, 2**63, 1)):
+        words = np.array([up], np.uint64)
+        assert Exact(np.array([units]), 3).by_chance(0, words) == [right]
+
+
+@pytest.mark.parametrize("norm", [0.357, 0.51, 1.0])
+def test_rows_beyond_a_sheets_norm_fill_no_range(norm: float) -> None:
+    """They were cut at the next power of two, and the sums of large owners at the range."""
+    model = replace(MODEL, row_norm=norm, weight=(0, 2.0**25, 1.0), clusters=False)
+    x, y = np.ones((50, 2)), np.ones((50, 1))
+    assert np.abs(model.exact_sum(x, y, "a").values).max() <= 50 * model.most("q") * SLACK
+    units, bits = added(lambda rows: x[rows] * norm, 50, 2, norm / 1.9)
+    assert np.ldexp(units.astype(float), -bits) == pytest.approx(50 * norm / 1.9)
+
+
+def test_a_state_that_is_kept_no_more_is_over(tmp_path: Path) -> None:
+    """A copy from before passed for the latest: what came after it was not counted."""
+    store = SessionStore(tmp_path / "state", Vault("pass phrase of a test"))
+    store.count("run", 2)
+    assert store.counted() == ("run", 2)
+
+    def state() -> Any:
+        raise PolicyError("in memory only")
+
+    assert not store.save(SimpleNamespace(state=state, fingerprint=str, answered=0))  # type: ignore[arg-type]
+    store.count("run", 3)
+    assert store.counted() == ("", 0)

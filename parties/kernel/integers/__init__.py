@@ -38,7 +38,9 @@ def added(
     high: NDArray[np.object_] = np.zeros(length, object)
     low: NDArray[np.object_] = np.zeros(length, object)
     for block in blocks(rows, length):
-        scaled = np.clip(np.ldexp(parts(block), bits), -(2.0**PART_BITS), 2.0**PART_BITS)
+        # Not at the next power of two: a sum of these could be beyond its range.
+        most = np.ldexp(largest, bits)
+        scaled = np.clip(np.ldexp(parts(block), bits), -most, most)
         scaled = np.where(np.isnan(scaled), 0.0, scaled)  # no integer stands for it
         whole = np.trunc(scaled)
         rest = np.trunc(np.ldexp(scaled - whole, REST_BITS))

@@ -47,6 +47,15 @@ class Exact:
         found: Integers = (units + (1 << (shift - 1))) >> shift
         return found
 
+    def by_chance(self, bits: int, words: NDArray[np.uint64]) -> Integers:
+        """Multiples of 2^-bits beside each, whose mean it is; words: a uniform one for each."""
+        shift = self.bits - bits
+        if shift <= 0:
+            return self.on(bits)
+        up = (words.astype(object) << shift) >> 64  # uniform, below one unit
+        found: Integers = (self.units.astype(object) + up) >> shift
+        return found
+
     def times(self, factor: float | Array) -> Exact:
         """Each times a factor >= 0 that is public, which is rounded down to 2^-60 of the largest.
 

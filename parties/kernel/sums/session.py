@@ -22,7 +22,7 @@ from protocols.aggregate import AggregateParameters
 from protocols.aggregate.ntt import Residues
 from protocols.errors import MessageError, PolicyError
 from protocols.exchange.signed_values import SignedValue
-from protocols.privacy.laws import RandomSource, SystemRandomness
+from protocols.privacy.laws import RandomSource, SystemRandomness, apart
 from protocols.privacy.laws.discrete import discrete_gaussian
 
 TAIL = 12
@@ -184,7 +184,9 @@ class SumsSession:
         if exact.units.shape != (sheet.length,):
             raise PolicyError(f"a contribution has shape {exact.units.shape}, not {sheet.length}")
         if not sheet.law:
-            return exact.on(scale)
+            # To the nearest, the smaller owners' parts could be 0, beside which one stands alone.
+            words = apart(self._randomness, f"rounding/{t}").words(sheet.length)
+            return exact.by_chance(scale, words)
         most, bound = exact.most, self._most[own.query]
         if most is None and self._function.kind == OwnCode.kind:
             raise PolicyError("a row's part of the owner's own code is held to no bound")

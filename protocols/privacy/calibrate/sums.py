@@ -330,7 +330,7 @@ def cipher_of(
     if scales:
         shares = (mechanism.scale_of_share(scale, split) for scale in scales)
         unit = min(NoiseGrid.for_scale(share).unit for share in shares)
-        units = math.ceil(TAIL * NOISE_STD * math.sqrt(figures.parties)) + figures.parties / 2
+        units = math.ceil(TAIL * NOISE_STD * math.sqrt(figures.parties)) + figures.parties
         precision = unit * units
     largest_sum = figures.parties * (largest + noise)
     return choose(parties=figures.parties, largest_sum=largest_sum, precision=precision)

@@ -277,7 +277,7 @@ def test_the_foreseen_noise_is_near_what_is_met() -> None:
 def test_figures_stay_where_standard_errors_are_refused() -> None:
     found = evaluate(MODEL, FRAME, epsilon=0.1, seed=1, inference=True, however_noisy=True)
     assert any("every figure may be far off" in note for note in found.notes)
-    assert found.inference is None and "no interval" in found.notes[0]
+    assert found.inference is None and "no standard errors" in found.notes[0]
     assert found.summary()["warnings"] == list(found.notes) and found.figures.rows == len(Y)
 
 
