@@ -97,21 +97,6 @@ ONE_SUMS: dict[str, OneSum] = {
             rows=4,
         )
     ),
-    "hazards": PersonTimeObjective(
-        adds=PersonTime(
-            columns=(0,),
-            cuts=(),
-            base=(0.0,),
-            scale=(1.0,),
-            centre=(0.0,),
-            matrix=(1.0,),
-            theta=(0.0, 0.0),
-            clip=1.0,
-            kappa=1.0,
-            most_hazard=1.0,
-        ),
-        epsilon_in_all=1.0,
-    ),
     "risk sets": RiskSetsObjective(adds=RiskSets(**COX)),
     "residuals": CoxRowsObjective(
         adds=CoxRows(
@@ -300,8 +285,17 @@ def test_every_sum_is_among_them() -> None:
 
     ours = {k.__name__ for k in below(OneSum) if k.__module__.startswith("protocols.")}
     told = {type(task).__name__ for task in ONE_SUMS.values()}
-    never_exact, bases = {MomentObjective.__name__}, {"_Study", "_Exact"}
-    assert ours - told == never_exact | bases
+    never_exact = {each.__name__ for each in (MomentObjective, PersonTimeObjective)}
+    assert ours - told == never_exact | {"_Study", "_Exact"}
+
+
+def test_hazards_have_noise() -> None:
+    adds = PersonTime(
+        columns=(0,), cuts=(), base=(0.0,), scale=(1.0,), centre=(0.0,), matrix=(1.0,),
+        theta=(0.0, 0.0), clip=1.0, kappa=1.0, most_hazard=1.0,
+    )  # fmt: skip
+    with pytest.raises(ParameterError, match="exact where it has no epsilon"):
+        one_sum(PersonTimeObjective(adds=adds, epsilon_in_all=1.0)).run()
 
 
 @dataclass(frozen=True, slots=True)
