@@ -153,9 +153,16 @@ def public_schema(config: SimulationConfig) -> Schema | None:
     None: it has to be inferred; also of shipped data where another column is predicted.
 
     Raises:
-        SchemaError: the file cannot be read, or a column to exclude is unknown.
+        SchemaError: the file cannot be read, or columns are chosen beside it.
     """
     if config.schema is not None:
+        for name in ("include", "exclude"):
+            if chosen := getattr(config, name):
+                raise SchemaError(
+                    f"{name}={', '.join(chosen)}, and schema={config.schema}: a schema says which "
+                    f"columns there are; leave {name} out, or make the schema with it (cohort "
+                    f"schema init --{name})"
+                )
         return Schema.load(config.schema)
     if config.data is not None:
         return None

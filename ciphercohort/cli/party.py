@@ -248,7 +248,8 @@ def renew(
 @party_app.command(epilog="Example:  cohort party trusted --protocol encrypted-rows")
 def trusted(
     protocol: Annotated[
-        str | None, typer.Option(help="List what an owner who takes part in this alone reads.")
+        list[str] | None,
+        options.names("--protocol", help="List what an owner reads who takes part in these alone"),
     ] = None,
     live: Annotated[
         Path | None,
@@ -267,16 +268,20 @@ def trusted(
         from parties.policy import check_protocols
 
         found = Trusted.of(Path(sims.__file__).parents[1])
-        if protocol is not None:
-            check_protocols([protocol])
+        if protocol:
+            check_protocols(protocol)
+        kernel = found.of_protocols(protocol) if protocol else found.kernel
         loaded = [] if live is None else _loaded(live)
-        beyond = found.beyond(loaded)
+        beyond = found.beyond(loaded, kernel)
         if as_json:
             told = {"loaded": loaded, "beyond": beyond} if live is not None else {}
             typer.echo(json.dumps(found.to_dict() | told, indent=2))
             raise typer.Exit(bool(beyond))
-        for name in found.kernel if protocol is None else found.protocols[protocol]:
+        for name in kernel:
             typer.echo(f"{found.lines[name]:6}  {name}")
+        if protocol:
+            size = f"{found.total(kernel):6}  lines in {len(kernel)} modules"
+            typer.echo(f"{size}: what {', '.join(protocol)} need together")
         for each, names in found.protocols.items():
             what = f"{each} {BESIDE.get(each, 'needs')}"
             typer.echo(f"{found.total(names):6}  lines in {len(names)} modules: {what}")

@@ -160,10 +160,16 @@ class Trusted:
         """Lines of modules."""
         return sum(self.lines[name] for name in modules)
 
-    def beyond(self, loaded: Iterable[str]) -> list[str]:
-        """Of what a process with rows and keys has loaded, what is on no list of what it may."""
-        listed = {*self.kernel, *self.reader, *self.agent}
-        return sorted({*loaded} - listed)
+    def of_protocols(self, names: Iterable[str]) -> list[str]:
+        """What of the kernel an owner needs who takes part in these."""
+        return sorted({module for name in names for module in self.protocols[name]})
+
+    def beyond(self, loaded: Iterable[str], kernel: Iterable[str]) -> list[str]:
+        """Of what a process with rows and keys has loaded, what is on no list of what it may.
+
+        kernel: modules of it that it may load.
+        """
+        return sorted({*loaded} - {*kernel, *self.reader, *self.agent})
 
     def to_dict(self) -> dict[str, object]:
         """For JSON: counts, and the lines of each of the kernel's modules."""

@@ -80,9 +80,11 @@ def verify_run(
             f"{str(path)!r} is the private half of a run, and release/ is what is verified: give "
             f"{str(path.resolve().parent / RELEASE)!r}, or the run folder with both"
         )
+    documents = (release / PLAN).exists() and (release / MODEL).exists()
     if status is None and rows is None and holds_messages(release):
-        return execute(release, statements, on_step)
-    if status is None and rows is None and (release / PLAN).exists() and (release / MODEL).exists():
+        checks = execute(release, statements, on_step)
+        return checks + (_of_a_party(release) if documents else [])
+    if status is None and rows is None and documents:
         return _of_a_party(release)
     if status is None:
         raise ParameterError(

@@ -58,7 +58,7 @@ def test_a_party_loads_neither_coordinator_nor_simulation() -> None:
 
 def test_what_no_list_has_is_beyond_them() -> None:
     loaded = ["parties.kernel.run", "parties.reader.cells", "protocols.plan.kinds", "sims.owners"]
-    assert TRUSTED.beyond(loaded) == ["protocols.plan.kinds", "sims.owners"]
+    assert TRUSTED.beyond(loaded, TRUSTED.kernel) == ["protocols.plan.kinds", "sims.owners"]
 
 
 @pytest.mark.parametrize(
@@ -100,4 +100,6 @@ def test_the_command() -> None:
     assert all(name in words for name in TRUSTED.kernel)
     sums = CliRunner().invoke(app, ["party", "trusted", "--protocol", "secure-aggregation"]).stdout
     assert "parties.kernel.sums.session" in sums and "parties.kernel.keys" not in sums
+    both = ["party", "trusted", "--protocol", "secure-aggregation,encrypted-rows"]
+    assert "parties.kernel.keys.session" in CliRunner().invoke(app, both).stdout
     assert CliRunner().invoke(app, ["party", "trusted", "--protocol", "none"]).exit_code == 2

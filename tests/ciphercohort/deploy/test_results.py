@@ -18,6 +18,7 @@ from parties.agent.settings import OUTCOME, RESULTS, SCHEMA
 from parties.agent.vault import Vault
 from protocols.errors import PolicyError
 from tests.parties.agents import PASSPHRASE, Agents
+from tests.support.sessions import record
 
 
 def keeping(folder: Path, known: bool = True) -> Any:
@@ -34,17 +35,22 @@ def failed(folder: Path) -> set[str]:
     return {check.name for check in verify_run(folder) if not check.passed}
 
 
+def kept(folder: Path) -> tuple[Agents, Path]:
+    """Agents, one of which keeps outcomes, and its folder."""
+    agents = Agents(folder / "agents", Vault(PASSPHRASE))
+    name = next(iter(agents.agents))
+    agents.agents[name]._keep = keeping(folder / name)
+    (folder / name).mkdir(exist_ok=True)
+    agents.session.parties[name].run.rows._value.schema.save(folder / name / SCHEMA)
+    return agents, folder / name
+
+
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     """Folder of one owner after a run, and what the coordinator released."""
     folder = tmp_path_factory.mktemp("run")
-    agents = Agents(folder / "agents", Vault(PASSPHRASE))
-    name = next(iter(agents.agents))
-    agents.agents[name]._keep = keeping(folder / name)
-    outcome = agents.session.run(agents.ask)
-    schema = agents.session.parties[name].run.rows._value.schema
-    schema.save(folder / name / SCHEMA)
-    return folder / name, outcome
+    agents, own = kept(folder)
+    return own, agents.session.run(agents.ask)
 
 
 def test_it_is_the_model_that_the_coordinator_released(home: tuple[Path, Any]) -> None:
@@ -76,6 +82,21 @@ def test_an_edited_document_does_not_verify(home: tuple[Path, Any], name: str) -
         assert failed(found) - UNSTATED
     finally:
         path.write_text(good)
+
+
+def test_a_coordinators_documents_are_checked_beside_its_messages(tmp_path: Path) -> None:
+    """A certificate that was changed, or is another run's, passed beside honest messages."""
+    agents, own = kept(tmp_path)
+    folder = tmp_path / "session"
+    record(folder, agents.session, ask=agents.ask)
+    (found,) = party_results(own)
+    for name in ("plan.json", "model.json"):
+        (folder / name).write_text((found / name).read_text())
+    names = {check.name for check in verify_run(folder)}
+    assert {"re-execution", "schema"} <= names and failed(folder) == UNSTATED
+    certificate = {"inputs": {"schema": "inferred"}, "unmet": [], "figures": {}}
+    (folder / "certificate.json").write_text(json.dumps(certificate))
+    assert {"certificate", "schema"} <= failed(folder)
 
 
 @pytest.mark.parametrize("session", ["", "../x", "a/b", "a" * 65])
