@@ -30,7 +30,7 @@ from protocols.steps.decrypt import release_error_std
 from sims.prepare import PreparedData, prepare
 from tests.sims.model_runs import make_frame
 
-NORM = 5**0.5  # of rows on [-1, 1], of two columns, two wards and the bias
+NORM = 2.0  # of rows on [-1, 1], of two columns, a ward and the bias
 MEMBERS = tuple(
     Member(name=f"party-{k + 1}", rows=80, verify_key="ab" * 32, commitment="cd" * 32)
     for k in range(3)
