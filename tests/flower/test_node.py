@@ -504,6 +504,7 @@ def test_a_deployed_session_shortens_them(monkeypatch: pytest.MonkeyPatch, tmp_p
     done: list[str] = []
     monkeypatch.setattr(coordinator_app, "shorten_waits", lambda: done.append("shorten"))
     monkeypatch.setattr(deployment, "serve_session", lambda *_: done.append("serve"))
+    monkeypatch.setattr(deployment, "following", lambda *_: None)
     monkeypatch.setattr(settings.Settings, "load", lambda _: None)
     monkeypatch.setenv(settings.HOME_VARIABLE, str(tmp_path))
     Fleet()
