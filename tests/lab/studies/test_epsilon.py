@@ -22,6 +22,7 @@ from protocols.numerics import arithmetic
 from protocols.numerics.whitening import Whitening
 from protocols.privacy.calibrate import sums, whitened
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
+from protocols.privacy.calibrate.rules import dual
 from protocols.privacy.certificates.sums import SumSetting
 from protocols.privacy.laws.seeded import SeededRandomness
 from protocols.privacy.loss import mu_for_epsilon
@@ -109,13 +110,13 @@ def test_noise_in_the_first_rounds_only_is_caught(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_dropped_schedule_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = sums._dual
+    whole = dual.objective
 
     def dropped(case: Any) -> Any:
         return whole(replace(case, wanted=replace(case.wanted, schedule="cyclic")))
 
     assert study.plan_of(POISSON).noise_scales[0] < 0.7 * study.plan_of(CYCLIC).noise_scales[0]
-    monkeypatch.setattr(sums, "_dual", dropped)
+    monkeypatch.setattr(dual, "objective", dropped)
     with pytest.raises(PrivacyError, match="schedule='poisson' was asked for, not 'cyclic'"):
         examined(POISSON)
 
