@@ -187,16 +187,16 @@ class SessionStore:
     def save(self, party: Kept) -> bool:
         """Write the party's state; returns when it is on disk, and whether it is.
 
-        A state that cannot be kept is erased, which is logged once: a restart ends the session.
+        A state that cannot be kept is erased, and none of the session is kept later: a restart
+        ends it.
         """
-        if self._vault is None:
+        if self._vault is None or self._told:
             return False
         try:
             large: set[str] = set()
             sealed = capture(party, self._vault, lambda blob: self._kept(blob, large))
         except PolicyError as error:
-            if not self._told:
-                log.warning("until this session is over, do not restart the agent: %s", error)
+            log.warning("until this session is over, do not restart the agent: %s", error)
             self._told = True
             self._erase_state()
             write_private(self._calls, b"[]")  # no copy of an earlier state is the latest

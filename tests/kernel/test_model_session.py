@@ -859,6 +859,9 @@ def test_rows_are_taken_as_planned(batches: int) -> None:
         else:
             assert (found == minibatch.weights(t, ROWS, taken, source)).all()
     assert party.session._counts(0) is None
+    # A row that is drawn counts up to K times, and none of it is cut off.
+    rows, slopes = np.full((40, 3), 0.8), np.full(40, 0.5 * batches)
+    np.testing.assert_allclose(party.session._added(rows, slopes), rows.T @ slopes, rtol=1e-9)
 
 
 class Apart(Alone):

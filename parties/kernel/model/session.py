@@ -352,7 +352,9 @@ class ModelSession:
             return (rows[some][:, :, None] * factors).reshape(len(factors), -1)
 
         width = slopes[:1].size * rows.shape[1]
-        units, bits = added(parts, len(rows), width, ROOM * max(1.0, self._sheet.bound))
+        # A row that is drawn for a batch counts up to `batches` times.
+        largest = ROOM * max(1.0, self._sheet.bound) * self._sheet.batches
+        units, bits = added(parts, len(rows), width, largest)
         return np.ldexp(units.astype(np.float64), -bits).reshape(rows.shape[1], *slopes.shape[1:])
 
     def _drawn(self) -> Array:
