@@ -156,14 +156,19 @@ def public_schema(config: SimulationConfig) -> Schema | None:
         SchemaError: the file cannot be read, or columns are chosen beside it.
     """
     if config.schema is not None:
-        for name in ("include", "exclude"):
-            if chosen := getattr(config, name):
+        schema = Schema.load(config.schema)
+        names = {column.name for column in schema.columns}
+        for name, wrong in (
+            ("exclude", names & {*config.exclude}),
+            ("include", names ^ {*(config.include or names)}),
+        ):
+            if wrong:
                 raise SchemaError(
-                    f"{name}={', '.join(chosen)}, and schema={config.schema}: a schema says which "
-                    f"columns there are; leave {name} out, or make the schema with it (cohort "
-                    f"schema init --{name})"
+                    f"{name}={', '.join(getattr(config, name))}, and schema={config.schema} says "
+                    f"otherwise of {sorted(wrong)[0]!r}: leave {name} out, or make the schema with "
+                    f"it (cohort schema init --{name})"
                 )
-        return Schema.load(config.schema)
+        return schema
     if config.data is not None:
         return None
     schema = Schema.load(SCHEMAS / f"{_builtin(config)}.json")

@@ -16,10 +16,12 @@ from typer.testing import CliRunner
 
 from ciphercohort.cli.app import app
 from ciphercohort.cli.options import each_name
+from ciphercohort.job.config import SimulationConfig
 from ciphercohort.results.predict import ReleasedModel
 from parties.reader.infer import infer_schema
 from parties.reader.schema import Schema
 from protocols.errors import SchemaError
+from sims.prepare import public_schema
 
 runner = CliRunner()
 
@@ -104,3 +106,16 @@ def test_predict_tells_of_categories_that_nobody_declared(
     model.predict(pd.DataFrame({"ward": ["A", "C", "D"]}))
     (told,) = caplog.messages
     assert "2 cells of no declared category in 'ward': such rows count as of none" in told
+
+
+def test_columns_are_chosen_in_a_schema_or_beside_none(tmp_path: Path) -> None:
+    path = tmp_path / "schema.json"
+    infer_schema(FRAME[["age", "w", "y"]], "y").save(path)
+
+    def read(**chosen: Any) -> Any:
+        return public_schema(SimulationConfig(data="x.csv", label="y", schema=path, **chosen))
+
+    assert read() == read(exclude=("id",)) == read(include=("age", "w"))
+    for chosen in ({"exclude": ("age", "id")}, {"include": ("age",)}, {"include": ("id",)}):
+        with pytest.raises(SchemaError, match="says otherwise of"):
+            read(**chosen)
