@@ -150,13 +150,18 @@ def cover(rows: int, bins: int, epsilon: float, studies: int, seed: int = 0) -> 
     }
 
 
-def main() -> None:
-    """The attack, then coverage of several sizes."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def arguments(page: str) -> argparse.Namespace:
+    """Runs, studies, out: of an attack and of coverage; page: its first line says what is asked."""
+    parser = argparse.ArgumentParser(description=page.splitlines()[0])
     parser.add_argument("--runs", type=int, default=1_000_000)
     parser.add_argument("--studies", type=int, default=1000)
     parser.add_argument("--out", type=Path)
-    asked = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    """The attack, then coverage of several sizes."""
+    asked = arguments(__doc__)
     lines: list[dict[str, Any]] = [
         {"attack": attack(plan_of(500, 50, 0, epsilon), asked.runs)} for epsilon in (1.0, 4.0)
     ]

@@ -15,11 +15,9 @@ ratios, and how large the errors are. The same maximum without noise stands besi
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,6 +42,7 @@ from protocols.sums.one_sum import OneSum
 from protocols.sums.plan import GradientPlan
 from sims.lab.audits.privacy import chunks, lower_bounds
 from sims.lab.audits.second_accountant import gaussian_epsilon
+from sims.lab.studies.curves import arguments
 
 Array = NDArray[np.float64]
 DELTA, CONFIDENCE, CHUNK = 1e-5, 0.999, 20_000
@@ -192,11 +191,7 @@ def attack(rows: int, epsilon: float, runs: int, seed: int = 0) -> dict[str, flo
 
 def main() -> None:
     """The attack, then coverage of several sizes."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=1_000_000)
-    parser.add_argument("--studies", type=int, default=1000)
-    parser.add_argument("--out", type=Path)
-    asked = parser.parse_args()
+    asked = arguments(__doc__)
     lines: list[dict[str, Any]] = [
         {"attack": attack(4000, epsilon, asked.runs)} for epsilon in (1.0, 4.0)
     ]
