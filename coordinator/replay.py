@@ -38,7 +38,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coordinator.coordinator import whole_run
 from coordinator.log import LoggedStep, MessageLog, require_messages
 from protocols.errors import CohortError, MessageError, ProtocolError
 from protocols.exchange.messages import UNHEARD, Ask, Body, heard
@@ -51,6 +50,7 @@ from protocols.plan.statement import read_statement
 from protocols.steps import agree, second_moment
 from protocols.steps.finish import weights_of
 from protocols.steps.second_moment import Evidence
+from protocols.steps.whole import whole_run
 from protocols.sums.plan import GradientPlan
 
 CHECKS = (

@@ -15,7 +15,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from coordinator.coordinator import AskParties, Coordinator, Outcome
+from coordinator.coordinator import AskParties, Coordinator
 from coordinator.costs import Costs
 from coordinator.errors import LostError
 from coordinator.log import recorded
@@ -29,6 +29,7 @@ from protocols.errors import MessageError
 from protocols.exchange.messages import public_bytes
 from protocols.privacy.laws.seeded import SeededRandomness
 from protocols.privacy.loss.ledger import Ledger
+from protocols.steps.whole import Outcome
 from sims.local import run_session
 
 
