@@ -43,6 +43,7 @@ from protocols.errors import CohortError, ParameterError, ProtocolError
 from protocols.exchange.cards import Card
 from protocols.exchange.messages import Body, Envelope, decode, encode, public_bytes
 from protocols.exchange.private_files import locked, private_folder, sweep, write_private
+from protocols.exchange.relayed import RELAY
 from protocols.exchange.transcript import Transcript
 from protocols.names import COORDINATOR
 from protocols.plan.kinds import plan_from_dict
@@ -220,7 +221,11 @@ class _Run:
         held: Mapping[str, Mapping[str, bytes]] = MappingProxyType({}),
     ) -> AskParties:
         """Through `keep`, and with everybody's replies beside it where the settings say so."""
-        return relaying(ask, keep, held) if self._settings.relay else keep(ask)
+
+        def ahead(name: str) -> bytes:
+            return encode(Envelope(self._session, RELAY, COORDINATOR, name, Body()), self._key)
+
+        return relaying(ask, keep, held, ahead) if self._settings.relay else keep(ask)
 
     def _finish(self) -> Any:
         """The last messages, where they are on disk."""

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -34,7 +35,7 @@ from protocols.exchange.messages import (
     signed_head,
     whole,
 )
-from protocols.exchange.relayed import parted
+from protocols.exchange.relayed import RELAY, parted
 from protocols.names import COORDINATOR
 from protocols.plan import kinds
 from protocols.plan.kinds import plan_from_dict
@@ -102,6 +103,7 @@ class Party:
         self.seen = UNHEARD
         self._plan: RunPlan | None = None
         self._replica: Replica | None = None
+        self._relayed: tuple[bytes, ...] = ()  # ahead of the next request
         self._half: PartyProtocol | None = None
         self._handlers: dict[str, Callable[[Body], Body]] = {
             "enrol": self._enrol,
@@ -165,11 +167,13 @@ class Party:
         name = digest(data)
         if self._last and self._last[:2] == (request.step, name):
             return whole(*self._last[2:])
+        is_ahead = request.step == RELAY  # no request of the run
         try:
             with self.run.private:
                 self._check_address(request)
-                self._hear(name)
-                body = self._answer(request, relayed)
+                if not is_ahead:
+                    self._hear(name)
+                body = self._ahead(relayed) if is_ahead else self._answer(request, relayed)
         except HiddenError as hidden:
             _tell_owner(self.name, request.step, hidden.__cause__)
             self.close()
@@ -183,8 +187,10 @@ class Party:
                 self.run.take_back()
             body = Body({"error": str(error)})
             return whole(self._head(request, name, body), body)
-        self._last = (request.step, name, self._head(request, name, body), body)
-        return whole(*self._last[2:])
+        head = self._head(request, name, body)
+        if not is_ahead or "error" in body.meta:
+            self._last = (request.step, name, head, body)
+        return whole(head, body)
 
     def refuse(self, request: Envelope, name: str, reason: str) -> bytes:
         """Refuse a request of this session for its owner; name: the request's digest."""
@@ -316,12 +322,33 @@ class Party:
             )
         if self._replica is None and self._answered > 1:
             raise PolicyError("the replica of this session was in memory only: begin another one")
-        try:
+        with self._or_over():
             if self._replica is None:
                 plan = plan_from_dict(_mapping(request.body.meta.get("plan")))
                 self._replica = Replica(self.name, request.session, plan, self._size_cap)
-            assert self._last is not None  # noqa: S101 (its reply to the step before)
-            self._replica.follow(request, relayed, whole(*self._last[2:]))
+            self._replica.follow(request, relayed or self._relayed, self._own)
+            self._relayed = ()
+
+    def _ahead(self, relayed: Sequence[bytes] | None) -> Body:
+        """Have the replica compute the next request before it comes, if there is one already."""
+        if self._policy.replica and self._answered:
+            self._relayed = tuple(relayed or ())
+            if self._replica is not None:
+                with self._or_over():
+                    self._replica.take(self._relayed, self._own)
+        return Body()
+
+    @property
+    def _own(self) -> bytes:
+        """This party's reply to the step before."""
+        assert self._last is not None  # noqa: S101 (it has answered)
+        return whole(*self._last[2:])
+
+    @contextmanager
+    def _or_over(self) -> Iterator[None]:
+        """What does not follow ends the session."""
+        try:
+            yield
         except (ProtocolError, MessageError):
             self.close()
             raise

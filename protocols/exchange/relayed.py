@@ -12,6 +12,8 @@ from collections.abc import Sequence
 
 from protocols.errors import MessageError
 
+RELAY = "relay"
+"""No step: brings replies, ahead of the request that follows from them."""
 MARK = b"\0CPHC-relayed-1\0"
 _SIZE, _COUNT = struct.Struct("<Q"), struct.Struct("<I")
 

@@ -1,9 +1,9 @@
 """A replica: the coordinator's computation once more at a party, before it answers.
 
-The coordinator relays everybody's signed replies to a step beside its next request
-(`exchange.relayed`). The replica runs the same generator (`whole.whole_run`) on them, and every
-request of a run follows from the replies before it, to the bit. A party goes on only if what it is
-asked is what its own replica asks.
+The coordinator relays everybody's signed replies to a step beside its next request, or ahead of it,
+while it computes that itself (`exchange.relayed`). The replica runs the same generator
+(`whole.whole_run`) on them, and every request of a run follows from the replies before it, to the
+bit. A party goes on only if what it is asked is what its own replica asks.
 
 Security: so a coordinator that deviates gets nothing, whatever it is after: another point, other
 keys, a chosen ciphertext, a sum that is none, a step left out. What a replica takes as a reply is
@@ -46,7 +46,7 @@ from protocols.exchange.messages import (
 )
 from protocols.exchange.transcript import LOST, Transcript
 from protocols.names import COORDINATOR
-from protocols.plan.protocol import FINISH, Watch, protocol_of
+from protocols.plan.protocol import BEFORE, FINISH, Watch, protocol_of
 from protocols.plan.run_plan import RunPlan
 from protocols.steps import second_moment
 from protocols.steps.finish import weights_of
@@ -75,6 +75,21 @@ class Replica:
         )
         self._asked: Ask = next(self._exchange)
         self._due = self._noted()
+        self._is_ahead = False
+
+    def take(self, relayed: Sequence[bytes], own: bytes) -> None:
+        """Compute what is asked next, ahead of the request; see `follow`."""
+        # What rows are whitened by comes with the request.
+        if not self._is_ahead and not (self._plan.whitens and self._asked.step == BEFORE[-1]):
+            self._advance(relayed, own)
+            self._is_ahead = True
+
+    def _advance(self, relayed: Sequence[bytes], own: bytes) -> None:
+        replies = self._replies(relayed, own)
+        try:
+            self._asked = self._exchange.send(replies)
+        except StopIteration:
+            raise ProtocolError("this run is over: nothing is asked any more") from None
 
     def follow(self, request: Envelope, relayed: Sequence[bytes], own: bytes) -> None:
         """Take everybody's replies to the step before; refuse a request that is not what follows.
@@ -86,12 +101,9 @@ class Replica:
         """
         if request.step == second_moment.STEP:
             self._evidence = second_moment.Evidence.from_body(request.body)
-        replies = self._replies(relayed, own)
-        try:
-            self._asked = self._exchange.send(replies)
-        except StopIteration:
-            raise ProtocolError(f"step {request.step!r}: this run is over") from None
-        asked = self._asked
+        if not self._is_ahead:
+            self._advance(relayed, own)
+        asked, self._is_ahead = self._asked, False
         if asked.step != request.step:
             raise ProtocolError(
                 f"step {request.step!r} was asked where {asked.step!r} follows from the replies"
