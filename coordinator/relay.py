@@ -15,7 +15,7 @@ from protocols.plan.protocol import FINISH
 
 log = logging.getLogger(__name__)
 
-PATIENCE = 0.25
+PATIENCE = 0.05
 """How long a coordinator computes [s] before replies go ahead of its next request."""
 
 
