@@ -184,7 +184,7 @@ class Policy:
         is_left = plan.alone and name in rest and len(rest) < self.min_colluders + 2
         if (name in plan.alone or is_left) and not self.site_tables:
             raise PolicyError(
-                f"sites={', '.join(plan.alone)} of the plan opens a table of this party's rows "
+                f"what the plan opens of {', '.join(plan.alone)} can tell of this party's rows "
                 "alone: site_tables = true in the policy accepts that"
             )
 
