@@ -33,11 +33,12 @@ def relaying(
     compute in this process. The replies to one step are held until the next one is asked.
     """
     held = {step: dict(replies) for step, replies in before.items()}
-    early = _Early(ask, ahead, patience)
+    early, sent = _Early(ask, ahead, patience), set[str]()
 
     def sending(step: str, outgoing: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
         replies = next((held[name] for name in reversed(held) if name != step), {})
         told = early.told()
+        sent.add(step)
 
         def request(name: str) -> bytes:
             return beside(outgoing[name], () if name in told else _of_others(replies, name))
@@ -51,8 +52,9 @@ def relaying(
         for name, data in arrivals(kept(step, outgoing)):
             own[name] = data
             yield name, data
-        if step != FINISH:
+        if step in sent and step != FINISH:  # and not written down by an earlier process
             early.begin(own)
+        sent.clear()
 
     kept = keep(sending)
     return asking

@@ -56,6 +56,13 @@ DECODED = 6.5
 """Deviations of the decoder's noise that weights may be off by: P(beyond) = 1e-10."""
 
 
+_HEAD = MAX_HEADER_BYTES + SIGNATURE_BYTES
+
+
+def _step_of(data: bytes) -> str:
+    return address_of(data[:_HEAD])[0]
+
+
 class Replica:
     """Of one run; name: its party; session, plan: as this party is asked to agree to.
 
@@ -78,9 +85,13 @@ class Replica:
         self._is_ahead = False
 
     def take(self, relayed: Sequence[bytes], own: bytes) -> None:
-        """Compute what is asked next, ahead of the request; see `follow`."""
+        """Compute what is asked next, ahead of the request; see `follow`.
+
+        Nothing where the replies are not those to the step before.
+        """
         # What rows are whitened by comes with the request.
-        if not self._is_ahead and not (self._plan.whitens and self._asked.step == BEFORE[-1]):
+        waits = self._plan.whitens and self._asked.step == BEFORE[-1]
+        if not self._is_ahead and not waits and {*map(_step_of, relayed)} == {self._asked.step}:
             self._advance(relayed, own)
             self._is_ahead = True
 
@@ -138,7 +149,7 @@ class Replica:
         """By party, in the plan's order, as the coordinator hands them to its generator."""
         asked, frames = self._asked, {self._name: own}
         for data in relayed:
-            step, sender, _ = address_of(data[: MAX_HEADER_BYTES + SIGNATURE_BYTES])
+            step, sender, _ = address_of(data[:_HEAD])
             if step == asked.step:
                 frames.setdefault(sender, data)
         found = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,6 +27,7 @@ from protocols.errors import ParameterError, ProtocolError
 from protocols.exchange.cards import CARD_KIND
 from protocols.exchange.messages import public_bytes
 from protocols.exchange.private_files import locked
+from protocols.exchange.relayed import RELAY
 from protocols.plan.run_plan import Member
 from protocols.rows.plan import RowsPlan
 from sims.local import LocalGrid
@@ -121,10 +123,27 @@ def centre(tmp_path: Path, vault: Vault) -> Centre:
     return Centre(tmp_path, vault)
 
 
-def test_killed_after_every_message_it_goes_on_to_the_same_model(centre: Centre) -> None:
+def with_replicas(centre: Centre) -> None:
+    """Owners that compute what the centre does, which relays."""
+    path = centre.settings.folder / "coordinator.toml"
+    path.write_text("relay = true\n" + path.read_text())
+    centre.settings = Settings.load(centre.settings.folder)
+    for name, party in centre.agents.session.parties.items():
+        party._policy = replace(party._policy, replica=True)
+        centre.agents.restart(name)
+
+
+@pytest.mark.parametrize("replicas", [False, True])
+def test_killed_after_every_message_it_goes_on_to_the_same_model(
+    centre: Centre, replicas: bool
+) -> None:
+    if replicas:
+        with_replicas(centre)
     (session, folder), steps = centre.begin(), list[str]()
 
     def dying(step: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
+        if step == RELAY:  # in another thread, ahead of a request
+            return centre.ask(step, outgoing)
         steps.append(step)
         if len(steps) % 2:
             first = next(iter(outgoing))
@@ -148,6 +167,30 @@ def test_killed_after_every_message_it_goes_on_to_the_same_model(centre: Centre)
         assert path.name == TRANSCRIPT or not path.stat().st_mode & 0o077, path
     status = read_status(folder)
     assert status is not None and status["state"] == "finished" and status["attempts"] > 5
+
+
+def test_an_owner_with_a_replica_needs_a_centre_that_relays(centre: Centre) -> None:
+    with_replicas(centre)
+    (path := centre.settings.folder / "coordinator.toml").write_text(
+        path.read_text().replace("relay = true\n", "")
+    )
+    centre.settings = Settings.load(centre.settings.folder)
+    session, folder = centre.begin()
+    with pytest.raises(ProtocolError, match="relay = true"):
+        centre.serve(session)
+    status = read_status(folder)
+    assert status is not None and status["state"] == "aborted" and centre.forgotten()
+
+
+def test_an_agent_with_a_replica_is_not_restarted(centre: Centre) -> None:
+    """What goes on from its files has no replica, and says so."""
+    with_replicas(centre)
+    session, _ = centre.begin()
+    with pytest.raises(KeyboardInterrupt):
+        centre.serve(session, dies_before("refresh/1", centre.ask))
+    centre.agents.restart(NAMES[0])
+    with pytest.raises(ProtocolError, match="restarted|in memory only"):
+        centre.serve(session)
 
 
 def test_it_goes_on_with_workers(centre: Centre, monkeypatch: pytest.MonkeyPatch) -> None:
