@@ -95,6 +95,9 @@ def arguments() -> argparse.Namespace:
     line = "of the line to the centre, e.g. "
     parser.add_argument("--bandwidth", type=quantity, default=math.inf, help=f"{line}100Mbit")
     parser.add_argument("--latency", type=quantity, default=0.0, help=f"{line}20ms, both ways")
+    parser.add_argument(
+        "--replicas", action="store_true", help="hospitals compute what the centre does, too"
+    )
     parser.add_argument("--keep", help="folder to leave everything in")
     return parser.parse_args()
 
@@ -158,14 +161,15 @@ def found(home: Path, options: argparse.Namespace) -> None:
     addresses = ["--fleet", fleet, "--control", control, "--serverappio", own]
     addresses += ["--public", public]
     schema = ["--schema", home / "schema.json"]
-    cohort("coordinator", "init", centre, *schema, *addresses, *training(options))
+    relay, replica = (["--relay"], ["--replica"]) if options.replicas else ([], [])
+    cohort("coordinator", "init", centre, *schema, *addresses, *relay, *training(options))
     common = ["--invitation", centre / "invitation.json", "--passphrase-file", passphrase]
     common += ["--consent", "policy", "--max-epsilon", options.epsilon]
-    common += ["--insecure-noise-seed", SEED]
+    common += ["--insecure-noise-seed", SEED, *replica]
     common += ["--allow-insecure"] if options.fast_insecure else []
     at_once(
-        ["party", "init", home / name, "--data", home / f"{name}.csv", "--address", relay, *common]
-        for name, relay in zip(NAMES, relays, strict=True)
+        ["party", "init", home / name, "--data", home / f"{name}.csv", "--address", bound, *common]
+        for name, bound in zip(NAMES, relays, strict=True)
     )
     cards = [home / name / "card.json" for name in NAMES]
     # Each owner compares the keys with the others by telephone.

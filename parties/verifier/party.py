@@ -232,13 +232,11 @@ class Party:
         return str(self.run.rows.fingerprint())
 
     def state(self) -> dict[str, Any]:
-        """Everything that the owner's files do not hold; there are secrets in it.
+        """Everything that the owner's files do not hold, but a replica; there are secrets in it.
 
         Raises:
-            PolicyError: the protocol keeps its secret in memory only, or there is a replica.
+            PolicyError: the protocol keeps its secret in memory only.
         """
-        if self._replica is not None:
-            raise PolicyError("the replica of this session is held in memory only")
         step, request, head, body = self._last or ("", "", b"", Body())
         return {
             "run": self.run.state(),

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from coordinator.log import FOLDER, recorded
 from coordinator.relay import relaying
-from protocols.errors import MessageError, PolicyError, ProtocolError
+from protocols.errors import MessageError, ProtocolError
 from protocols.exchange.messages import Body, public_bytes
 from protocols.exchange.relayed import MARK, RELAY, beside, parted
 from tests.replicas.deviations import believing, blob, one_bit, ran, refusals, with_replicas, zeros
@@ -276,12 +276,18 @@ def test_a_coordinator_that_died_goes_on(tmp_path: Path) -> None:
     assert found.weights.shape == (3,)
 
 
-def test_a_state_is_not_kept() -> None:
-    """A replica stands in memory alone: what goes on without one would answer anything."""
+@pytest.mark.parametrize("step", ["reveal", "relinearise", "refresh/1", "decrypt"])
+def test_a_party_that_was_restarted_answers_no_more(step: str) -> None:
+    """A replica stands in memory alone: what went on without one would answer anything."""
     session = with_replicas(rows())
-    assert ran(session) == ""
-    with pytest.raises(PolicyError, match="in memory only"):
-        session.parties[VICTIM].state()
+
+    def ask(at: str, outgoing: Any) -> Any:
+        if at == step:
+            session.restart(VICTIM)
+        return session.ask(at, outgoing)
+
+    assert "in memory only" in ran(session, ask=ask)
+    assert session.recorded[-1][0] == step and refusals(session)[VICTIM]
 
 
 # -- the message ---------------------------------------------------------------------------------
