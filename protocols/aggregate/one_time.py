@@ -125,9 +125,7 @@ class Round:
     def key(self, purpose: bytes, sender: int, receiver: int, about: bytes = b"") -> bytes:
         """32 bytes that sender and receiver alone derive; this client is one of them."""
         other = receiver if sender == self.own else sender
-        text = b"\0".join(
-            (purpose, b"%d,%d" % (sender, receiver), self.context + about + self.told)
-        )
+        text = b"%b\0%d,%d\0%b%b%b" % (purpose, sender, receiver, self.context, about, self.told)
         return hmac.digest(self.keys[other], text, "sha256")
 
 
@@ -249,14 +247,13 @@ def answer(
     total = shares.sum(axis=0) % _moduli(shares.shape[1], packed.num_blocks(exact, quorum.packed))
     lock = uniform_below(randomness, packed.PRIME, _LOCK_ELEMENTS)
     parts = packed.deal(lock, quorum.needed - 1, 1, quorum.clients, randomness)
-    about = _set_digest(members)
-    pieces = [_seal(packed.to_bytes(lock), packed.to_bytes(total))]
-    for other in members:
-        if other != own:
-            cover = place.key(b"unlock", own, other, about)
-            pieces.append(_xor(packed.to_bytes(parts[other]), cover))
-            pieces.append(place.key(b"unlock", other, own, about))
-    return b"".join(pieces)
+    about, others = _set_digest(members), [other for other in members if other != own]
+    covers = b"".join(place.key(b"unlock", own, other, about) for other in others)
+    # For each of the others: its part of the lock, and what uncovers this client's part of its own.
+    pieces = np.empty((len(others), 2, KEY_BYTES), np.uint8)
+    pieces[:, 0] = _keys(packed.to_bytes(parts[others])) ^ _keys(covers)
+    pieces[:, 1] = _keys(b"".join(place.key(b"unlock", other, own, about) for other in others))
+    return _seal(packed.to_bytes(lock), packed.to_bytes(total)) + pieces.tobytes()
 
 
 def check_members(quorum: Quorum, members: Sequence[int]) -> None:
@@ -279,8 +276,8 @@ Opened = tuple[NDArray[np.signedinteger[Any]], Residues]
 """Sums of words, as signed integers, and of exact numbers."""
 # Sums of secrets and of exact numbers.
 _Secrets = tuple[NDArray[np.int64], Residues]
-# Box, locked parts by receiver, unlocking values by owner.
-_Parsed = tuple[bytes, dict[int, bytes], dict[int, bytes]]
+# Box, and by every other contributor's place among all: locked part, unlocking value.
+_Parsed = tuple[bytes, NDArray[np.uint8]]
 
 
 def share_bytes(quorum: Quorum, length: int, exact: int) -> int:
@@ -390,14 +387,8 @@ def _secret_of_boxes(
     blocks = _blocks(quorum, *sizes)
     size = sum(blocks) * packed.SHARE.itemsize
     shares = {}
-    for k, (box, locked, _) in boxes.items():
-        parts = {
-            other: packed.of_bytes(_xor(locked[other], boxes[other][2][k]))
-            for other in boxes
-            if other != k
-        }
-        lock = packed.open_shares(parts, quorum.needed - 1, 1, _LOCK_ELEMENTS)
-        share = _unseal(packed.to_bytes(lock % packed.PRIME), box, k)
+    for (k, (box, _)), lock in zip(boxes.items(), _locks(quorum, members, boxes), strict=True):
+        share = _unseal(packed.to_bytes(lock), box, k)
         if len(share) == size:
             shares[k] = np.split(packed.of_bytes(share), np.cumsum(blocks)[:-1])
     numbers = (sizes[0], *[sizes[1]] * len(MODULI))
@@ -414,15 +405,36 @@ def _secret_of_boxes(
     return _short((secret, np.stack(exact)), members)
 
 
+def _locks(
+    quorum: Quorum, members: Sequence[int], boxes: Mapping[int, _Parsed]
+) -> NDArray[np.int64]:
+    """Of each box, shape (boxes, elements), below p.
+
+    The lock of holder k is f_k(-1), of degree T - 2, and k has no share of it. (x - k - 1) f_k(x)
+    has degree T - 1 and is 0 for k itself: all open at the same points.
+    """
+    points = np.array(list(boxes)) + 1
+    pieces = np.stack([found for _, found in boxes.values()])
+    pieces = pieces[:, [members.index(k) for k in boxes]]
+    # Entry i, j: of the lock of the j-th holder, what the i-th has; its own is 0.
+    parts = packed.of_bytes((pieces[:, :, 0].swapaxes(0, 1) ^ pieces[:, :, 1]).tobytes())
+    parts = parts.reshape(len(points), len(points), _LOCK_ELEMENTS)
+    parts *= (points[:, None] - points)[:, :, None]
+    rows = (parts % packed.PRIME).reshape(len(points), -1)
+    shares = dict(zip(boxes, rows, strict=True))
+    opened = packed.open_shares(shares, quorum.needed, 1, rows.shape[1])
+    inverse = np.array([pow(-1 - int(point), -1, packed.PRIME) for point in points])
+    locks: NDArray[np.int64] = opened.reshape(len(points), -1) * inverse[:, None] % packed.PRIME
+    return locks
+
+
 def _parse(data: bytes, own: int, members: Sequence[int]) -> _Parsed:
-    """Box, locked parts by receiver, unlocking values by owner."""
-    others = [k for k in members if k != own]
-    size = len(data) - 2 * KEY_BYTES * len(others)
+    """Box; locked part and unlocking value of every contributor, its own are 0."""
+    size = len(data) - 2 * KEY_BYTES * (len(members) - 1)
     if own not in members or size <= NONCE_BYTES + TAG_BYTES:
         raise ProtocolError(f"client {own} of this round sent a malformed answer")
-    rest = [data[size + k : size + k + KEY_BYTES] for k in range(0, len(data) - size, KEY_BYTES)]
-    locked = dict(zip(others, rest[0::2], strict=True))
-    return data[:size], locked, dict(zip(others, rest[1::2], strict=True))
+    pieces = np.frombuffer(data, np.uint8, offset=size).reshape(-1, 2, KEY_BYTES)
+    return data[:size], np.insert(pieces, members.index(own), 0, axis=0)
 
 
 # -- bytes ----------------------------------------------------------------------------------------
@@ -434,6 +446,11 @@ def _seal(key: bytes, plain: bytes) -> bytes:
     return nonce + ChaCha20Poly1305(key).encrypt(nonce, plain, None)
 
 
+def _keys(data: bytes) -> NDArray[np.uint8]:
+    """One a row."""
+    return np.frombuffer(data, np.uint8).reshape(-1, KEY_BYTES)
+
+
 def _unseal(key: bytes, data: bytes, sender: int) -> bytes:
     try:
         return ChaCha20Poly1305(key).decrypt(data[:NONCE_BYTES], data[NONCE_BYTES:], None)
@@ -442,8 +459,3 @@ def _unseal(key: bytes, data: bytes, sender: int) -> bytes:
             f"what client {sender} of this round sealed does not open: it was changed on the way, "
             "or it was told of another round, model or set of clients"
         ) from None
-
-
-def _xor(left: bytes, right: bytes) -> bytes:
-    mixed = int.from_bytes(left, "little") ^ int.from_bytes(right, "little")
-    return mixed.to_bytes(KEY_BYTES, "little")

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sims.lab.studies.flower import fedeca
 from sims.lab.studies.flower.apps import stand_ins
 from sims.lab.studies.flower.apps.__main__ import CASES, CLIENT, SERVER, Case, changed, trained
 
@@ -48,3 +49,18 @@ def test_data_have_the_shape_of_those_that_apps_download(name: str) -> None:
     else:
         assert set(first) == {"SepalLengthCm", "SepalWidthCm", "PetalLengthCm", "PetalWidthCm",
                               "Species"}  # fmt: skip
+
+
+def test_numbers_are_found_wherever_they_stand() -> None:
+    """In both orders of bytes, at any place; and none that is not there."""
+    own = [0.1, -2.5e7, 1 / 3]
+    for order in ("<f8", ">f8"):
+        for before in range(9):
+            store = b"x" * before + np.array(own[:2], order).tobytes() + b"y"
+            assert fedeca.found_in(store, own) == 2
+    assert fedeca.found_in(np.array(own, "<f4").tobytes() + bytes(64), own) == 0
+
+
+def test_a_summary_is_read_from_what_a_run_says() -> None:
+    line = fedeca.MARK + '{"coef":{"0":0.5},"p":{"0":0.25}}'
+    assert fedeca.summaries(f"other\n{line}\nINFO: {line}\n").tolist() == [[0.5, 0.25]] * 2

@@ -33,8 +33,13 @@ def test_an_apps_own_training_is_measured(
 ) -> None:
     app = copy("sklearn", tmp_path / "app")
     options = ["local-epochs=1"]
-    flower.main(out=tmp_path, train=app, option=options, clients=3, rounds=1, secagg=True)
+    flower.main(out=tmp_path, train=app, option=options, clients=3, rounds=1, passes=2)
     report = json.loads((tmp_path / "flower.json").read_text())
+    assert "processor seconds" in capsys.readouterr().out
+    for k, arm in enumerate(report["arms"]):
+        for name in ("seconds", "processor", "first_seconds", "first_processor"):
+            every = sorted(one[k][name] for one in report["passes"])
+            assert every[0] > 0 and len(every) == 2 and arm[name] == sum(every) / 2
     assert (report["values"], report["options"]) == (650, options)
     assert [0 <= arm["difference"] < 1e-4 for arm in report["arms"]] == [True] * 4
     for folder, named, reason in (

@@ -38,7 +38,8 @@ _LOST = {SECURE: 1 / 3, ALL_STAY: 0.0}
 class Case:
     """What every arm does: `rounds` timed rounds of a workload, with `clients` clients.
 
-    least: of which that many have to be there, all if None; timeout: of one exchange [s].
+    least: of which that many have to be there, all if None; timeout: of one exchange [s]; shares:
+    of each client's secret in SecAgg+, clients permitting.
     """
 
     workload: Workload
@@ -46,22 +47,32 @@ class Case:
     rounds: int
     least: int | None = None
     timeout: float = 3600.0
+    shares: int = 11
 
     def __post_init__(self) -> None:
-        for name, least in (("clients", 3), ("rounds", 1)):
+        for name, least in (("clients", 3), ("rounds", 1), ("shares", 3)):
             if getattr(self, name) < least:
                 raise ParameterError(f"{name}={getattr(self, name)} is below {least}")
 
 
 @dataclass
 class Lap:
-    """What one arm's server notes: when rounds begin, how many gave a mean, bytes, last model."""
+    """What one arm's server notes: when rounds begin, how many gave a mean, bytes, last model.
+
+    processor: this process's seconds at the same moments.
+    """
 
     means: int = 0
     starts: list[float] = field(default_factory=list)
+    processor: list[float] = field(default_factory=list)
     down: int = 0
     up: int = 0
     model: list[NDArray[Any]] | None = None
+
+    def mark(self) -> None:
+        """A round begins, or the last one has ended."""
+        self.starts.append(time.perf_counter())
+        self.processor.append(time.process_time())
 
 
 def client_app(workload: Workload, arm: str, *first: Any) -> ClientApp:
@@ -101,7 +112,7 @@ def serve(case: Case, arm: str, grid: Grid, context: Context | None, lap: Lap) -
 
     class Timed(FedAvg):
         def configure_train(self, *arguments: Any, **named: Any) -> Any:
-            lap.starts.append(time.perf_counter())
+            lap.mark()
             return super().configure_train(*arguments, **named)
 
         def aggregate_train(self, *arguments: Any, **named: Any) -> Any:
@@ -116,7 +127,7 @@ def serve(case: Case, arm: str, grid: Grid, context: Context | None, lap: Lap) -
     result = strategy.start(
         metered, case.workload.start(), num_rounds=case.rounds + 1, timeout=case.timeout
     )
-    lap.starts.append(time.perf_counter())
+    lap.mark()
     lap.model = result.arrays.to_numpy_ndarrays()
 
 
@@ -125,7 +136,7 @@ def _serve_secagg(case: Case, grid: Grid, context: Context | None, lap: Lap) -> 
 
     class Timed(LegacyFedAvg):
         def configure_fit(self, *arguments: Any, **named: Any) -> Any:
-            lap.starts.append(time.perf_counter())
+            lap.mark()
             return super().configure_fit(*arguments, **named)
 
         def aggregate_fit(self, *arguments: Any) -> Any:
@@ -145,10 +156,10 @@ def _serve_secagg(case: Case, grid: Grid, context: Context | None, lap: Lap) -> 
             initial_parameters=ndarrays_to_parameters(case.workload.start().to_numpy_ndarrays()),
         ),
     )
-    shares = min(11, case.clients - 1 + case.clients % 2)
+    shares = min(case.shares, case.clients - 1 + case.clients % 2)
     workflow = SecAggPlusWorkflow(shares / case.clients, 7 / 11, timeout=case.timeout)
     DefaultWorkflow(fit_workflow=workflow)(grid, legacy)
-    lap.starts.append(time.perf_counter())
+    lap.mark()
 
 
 class _Metered(WrappedGrid):
@@ -156,6 +167,7 @@ class _Metered(WrappedGrid):
 
     def __init__(self, grid: Grid, lap: Lap) -> None:
         super().__init__(grid)
+        self.is_complete = getattr(grid, "is_complete", False)
         self._lap = lap
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:

@@ -40,15 +40,21 @@ _QUIET = {
 class Fleet:
     """The processes' folder: certificates, keys, logs, numbers; `home` is the user's FLWR_HOME.
 
-    nodes: configuration of each SuperNode; registered: their keys are known to the SuperLink.
+    nodes: configuration of each SuperNode; registered: their keys are known to the SuperLink;
+    database: its state is in a file, state.db, and not in its memory.
     """
 
     def __init__(
-        self, folder: Path, nodes: Sequence[Mapping[str, Any]], *, registered: bool = True
+        self,
+        folder: Path,
+        nodes: Sequence[Mapping[str, Any]],
+        *,
+        registered: bool = True,
+        database: bool = False,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.home, self._nodes = folder, folder / "flwr", nodes
-        self._registered = registered
+        self._registered, self._database = registered, database
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._ending: dict[str, ExitStack] = {}
         self.home.mkdir()
@@ -68,6 +74,7 @@ class Fleet:
         tls = ["--ssl-ca-certfile", CA, "--ssl-certfile", SERVER, "--ssl-keyfile", SERVER_KEY]
         link = ["flower-superlink", *tls]
         link += ["--enable-supernode-auth"] if self._registered else []
+        link += ["--database", "state.db"] if self._database else []
         if has_one_port():
             link += host_and_port(fleet)
         else:
