@@ -107,7 +107,8 @@ def run(settings: Settings) -> Result:
             shown.append(Row(quantity=f"{words}: least lambda", ours=None, note="none"))
             continue
         rule, link = barrier_rule(found.setting), found.setting.sigmoid.polynomial
-        path, end = [], np.zeros(rows.x.shape[1])
+        path: list[float] = []
+        end: Floats = np.zeros(rows.x.shape[1])
         step = partial(_step, rule)
         for weights, z in islice(weights_of(rows, link, step), steps):
             path.append(float(np.abs(z).max()))

@@ -47,7 +47,8 @@ def measured(degree: int, mu: float, rho: float) -> dict[str, tuple[float, float
     alpha = float(np.abs(area(grid) - np.logaddexp(0, grid)).max())
     beta = steepest(link.polynomial) + mu
     steps = math.ceil(2 * beta * math.log(2) / rho**2)
-    w, place, first = np.zeros(x.shape[1]), None, math.inf
+    w: Floats = np.zeros(x.shape[1])
+    place, first = None, math.inf
     for t in range(steps):
         gradient = (link.polynomial(x @ w) - y) @ x / len(x) + mu * w
         if place is None and np.linalg.norm(gradient) <= rho:
