@@ -60,6 +60,9 @@ RLWE_STD = 3.19
 NOISE_STD = 2 * RLWE_STD
 """Std of every s_p and e_p, per coefficient [units of 2^-scale_bits]."""
 
+ROUNDING_STD = 1
+"""Std of what an owner's part without privacy noise is rounded by [units]."""
+
 TAIL = 12.0
 """Bounds are TAIL standard deviations; P(beyond) <= 2 exp(-TAIL^2 / 2) < 2^-102 a coefficient."""
 
@@ -147,11 +150,11 @@ class AggregateParameters:
 
     @property
     def error_bound(self) -> float:
-        """Bound on |opened - sum v|: noise_units and a unit of rounding per party.
+        """Bound on |opened - sum v|, see `error_units`.
 
         Where the sum exceeds 2^53 units, float64 rounds it: 2^-51 |sum| comes on top.
         """
-        return math.ldexp(self.noise_units + self.parties, -self.scale_bits)
+        return math.ldexp(error_units(self.parties), -self.scale_bits)
 
     def num_bytes(self, length: int) -> int:
         """Bytes of one message of `length` values."""
@@ -160,6 +163,11 @@ class AggregateParameters:
     def num_chunks(self, length: int) -> int:
         """Ring elements that `length` values need."""
         return -(-length // self.ring_dim)
+
+
+def error_units(parties: int) -> int:
+    """Bound on |opened - sum v| [units]: errors and rounding, `TAIL` deviations, a unit each."""
+    return math.ceil(TAIL * math.hypot(NOISE_STD, ROUNDING_STD) * math.sqrt(parties)) + parties
 
 
 def is_prime(p: int) -> bool:

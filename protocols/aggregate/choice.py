@@ -12,6 +12,7 @@ from protocols.aggregate import (
     NOISE_STD,
     TAIL,
     AggregateParameters,
+    error_units,
     is_prime,
 )
 from protocols.errors import ParameterError
@@ -37,7 +38,7 @@ def choose(*, parties: int, largest_sum: float, precision: float) -> AggregatePa
     if not 1 <= parties <= MAX_PARTIES:
         raise ParameterError(f"parties={parties} is outside 1 .. {MAX_PARTIES}")
     noise = math.ceil(TAIL * NOISE_STD * math.sqrt(parties))
-    scale_bits = math.ceil(math.log2(noise + parties) - math.log2(precision))
+    scale_bits = math.ceil(math.log2(error_units(parties)) - math.log2(precision))
     most = max(MAX_LOG_Q_128.values())
     if math.log2(largest_sum) + scale_bits <= most:
         share = math.ceil(math.ldexp(largest_sum / parties, scale_bits)) + 1

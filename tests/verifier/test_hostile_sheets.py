@@ -28,9 +28,11 @@ from parties.kernel.sums import SumsRound
 from parties.kernel.sums.products import MissingCells, Products
 from parties.kernel.sums.session import SumsSession
 from parties.kernel.sums.tables import Judged
+from protocols.aggregate import ROUNDING_STD
 from protocols.aggregate.choice import choose
 from protocols.errors import CohortError, MessageError, ParameterError, PolicyError
 from protocols.privacy.laws import SystemRandomness
+from protocols.privacy.laws.seeded import SeededRandomness
 from protocols.privacy.loss.accounting import GaussianEvent
 from protocols.privacy.loss.ledger import Ledger
 from tests.kernel import test_model_session as model
@@ -257,17 +259,20 @@ def test_the_grid_is_fine() -> None:
     assert LEAST_UNITS >= 1 << 30
 
 
-def test_what_is_rounded_goes_up_or_down_by_chance() -> None:
-    """A row function has scales of its own: to the nearest, only the largest owner's part stood."""
+def test_what_is_rounded_shows_its_sum_alone() -> None:
+    """A row function has scales of its own: to the nearest, only the largest owner's part stood.
+
+    Rounded up or down by chance, the variance told of each part: f (1 - f), f of a unit.
+    """
     session, bits = opened_alone(), SHEET.scale_bits + 3
-    whole = np.array([8], np.int64)
-    assert [session._noisy(0, Exact(whole, bits)) for _ in range(9)] == [1] * 9
-    found = [int(session._noisy(0, Exact(whole // 8, bits))[0]) for _ in range(800)]
-    assert {*found} == {0, 1}
-    assert 50 < sum(found) < 150  # 100 and 5 deviations
-    for units, up, right in ((-1, 0, -1), (-1, 2**64 - 1, 0), (7, 0, 0), (7, 2**63, 1)):
-        words = np.array([up], np.uint64)
-        assert Exact(np.array([units]), 3).by_chance(0, words) == [right]
+    assert [session._noisy(0, Exact(np.array([1]), SHEET.scale_bits)) for _ in range(9)] == [1] * 9
+    assert len({int(session._noisy(0, Exact(np.array([1]), bits))[0]) for _ in range(200)}) > 5
+    count, source = 200_000, SeededRandomness(1)
+    for eighths in (-1, 0, 1, 4, 8):
+        found = Exact(np.full(count, eighths), 3).blurred(0, ROUNDING_STD, source)
+        off = found.astype(np.float64) - eighths / 8
+        assert abs(off.mean()) < 5 * off.std() / count**0.5
+        assert off.var() == pytest.approx(ROUNDING_STD**2 + 1 / 12, rel=5 * (2 / count) ** 0.5)
 
 
 @pytest.mark.parametrize("norm", [0.357, 0.51, 1.0])

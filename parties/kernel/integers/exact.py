@@ -16,10 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.errors import DataError
+from protocols.privacy.laws import RandomSource
+from protocols.privacy.laws.discrete import discrete_gaussian
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64] | NDArray[np.object_]
 FACTOR_BITS = 60
+FINER = 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,14 +50,16 @@ class Exact:
         found: Integers = (units + (1 << (shift - 1))) >> shift
         return found
 
-    def by_chance(self, bits: int, words: NDArray[np.uint64]) -> Integers:
-        """Multiples of 2^-bits beside each, whose mean it is; words: a uniform one for each."""
-        shift = self.bits - bits
-        if shift <= 0:
+    def blurred(self, bits: int, std: int, randomness: RandomSource) -> Integers:
+        """Multiples of 2^-bits beside each, off by Gaussians of so many units; on that grid itself.
+
+        Each plus a discrete Gaussian on the grid 2^-FINER of a unit, to the nearest: mean and
+        variance of what it is off by depend on it by exp(-2 pi^2 std^2) < 2^-28, and by 2^-FINER.
+        """
+        if self.bits <= bits:
             return self.on(bits)
-        up = (words.astype(object) << shift) >> 64  # uniform, below one unit
-        found: Integers = (self.units.astype(object) + up) >> shift
-        return found
+        noise = discrete_gaussian(std << FINER, self.units.size, randomness)
+        return Exact(self.on(bits + FINER) + noise, bits + FINER).on(bits)
 
     def times(self, factor: float | Array) -> Exact:
         """Each times a factor >= 0 that is public, which is rounded down to 2^-60 of the largest.

@@ -18,7 +18,7 @@ from parties.kernel.sums import NORMS, SumsSheet
 from parties.kernel.sums.aggregate_share import AggregateShare, Masked
 from parties.kernel.sums.row_function import Contributor, Own, SumFunction
 from parties.kernel.sums.row_functions import OwnCode, row_function
-from protocols.aggregate import AggregateParameters
+from protocols.aggregate import ROUNDING_STD, AggregateParameters
 from protocols.aggregate.ntt import Residues
 from protocols.errors import MessageError, PolicyError
 from protocols.exchange.signed_values import SignedValue
@@ -185,8 +185,7 @@ class SumsSession:
             raise PolicyError(f"a contribution has shape {exact.units.shape}, not {sheet.length}")
         if not sheet.law:
             # To the nearest, the smaller owners' parts could be 0, beside which one stands alone.
-            words = apart(self._randomness, f"rounding/{t}").words(sheet.length)
-            return exact.by_chance(scale, words)
+            return exact.blurred(scale, ROUNDING_STD, apart(self._randomness, f"rounding/{t}"))
         most, bound = exact.most, self._most[own.query]
         if most is None and self._function.kind == OwnCode.kind:
             raise PolicyError("a row's part of the owner's own code is held to no bound")
