@@ -29,7 +29,8 @@ def foreseen(plan: RunPlan, owner: Any) -> tuple[str, ...]:
         f"Budget: epsilon={found['epsilon']:g}, delta={found['delta']:g} of all runs on your data "
         "together, see [budget] of party.toml",
         f"  spent so far: epsilon={found['before']:.4g} in {count(found['sessions'], 'session')}; "
-        f"with this one: epsilon={found['after']:.4g}",
+        f"with this one: epsilon={found['after']:.4g} (composed anew, so it may be a little less than "
+        "promises say)",
     ]
     whole = _announced(plan)
     if whole is not None:
