@@ -2,7 +2,7 @@
 
     python docs/gallery/assemble.py studies
 
-The page itself says what it shows: a picture `gallery/STUDY-FIGURE.svg` is copied from
+The page itself says what it shows: a picture `gallery/STUDY/FIGURE.svg` is copied from
 `studies/STUDY/figures/FIGURE.svg`, and between `<!-- slopes STUDY COMPONENT ... -->` and
 `<!-- end -->` stands a table of `studies/STUDY/slopes.csv`. Pictures that the page no longer shows
 are removed. Standard library only.
@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 PAGE = Path(__file__).resolve().parents[1] / "gallery.md"
-PICTURE = re.compile(r"\(gallery/([\w.-]+)\.svg\)")
+PICTURE = re.compile(r"\(gallery/([\w.-]+)/([\w.-]+)\.svg\)")
 TABLE = re.compile(r"(<!-- slopes (\S+) ([\w ]+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 COALITIONS = ("t = 0", "t = 1", "t = P / 2", "t = P - 1")
 
@@ -28,25 +28,22 @@ def assemble(page: Path, studies: Path) -> None:
         SystemExit: a study or a figure that the page shows is missing; nothing is written then.
     """
     text = page.read_text(encoding="utf-8")
-    names = [path.name for path in studies.iterdir() if path.is_dir()]
-    pictures = {name: _figure(name, names, studies) for name in PICTURE.findall(text)}
-    missing = [f"{name}.svg" for name, path in pictures.items() if not path.is_file()]
+    pictures = {
+        (s, name): studies / s / "figures" / f"{name}.svg" for s, name in PICTURE.findall(text)
+    }
+    missing = [f"{s}/{name}.svg" for (s, name), path in pictures.items() if not path.is_file()]
     missing += [m[1] for m in TABLE.findall(text) if not (studies / m[1] / "slopes.csv").is_file()]
     if missing:
         raise SystemExit(f"{studies} does not have {', '.join(missing)}: run the page's commands")
     copies = {name: path.read_bytes() for name, path in pictures.items()}
     folder = page.parent / "gallery"
-    for old in folder.glob("*.svg"):
+    for old in folder.glob("*/*.svg"):
         old.unlink()
-    for name, body in copies.items():
-        (folder / f"{name}.svg").write_bytes(body)
+    for (study, name), body in copies.items():
+        (folder / study).mkdir(exist_ok=True)
+        (folder / study / f"{name}.svg").write_bytes(body)
     filled = TABLE.sub(lambda m: m[1] + slope_table(studies / m[2], m[3].split()) + m[4], text)
     page.write_text(filled, encoding="utf-8")
-
-
-def _figure(name: str, studies: list[str], folder: Path) -> Path:
-    study = max((s for s in studies if name.startswith(f"{s}-")), key=len, default="")
-    return folder / study / "figures" / f"{name[len(study) + 1 :]}.svg"
 
 
 def slope_table(study: Path, components: list[str]) -> str:

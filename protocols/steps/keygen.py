@@ -15,7 +15,8 @@ s e0 + u e1 + e2 (Mouchet, Troncoso-Pastoriza, Bossuat, Hubaux, PETS 2021). Ever
 gadget g has its own a' and errors; u_p is a ternary secret that is forgotten after `relinearise`.
 
 Security: s_p and u_p both stand under a', as two secrets of ring-LWE. The element H1 = a' s + e1 of
-the second round depends on the secret: circular security is assumed, see docs/security-argument.md.
+the second round depends on the secret: circular security is assumed, see
+docs/method/security-argument.md.
 
 The joint public key is (b, a), b = sum_p b_p, and no party takes it from the coordinator: it is
 handed all b_p, holds each against its party's digest, and adds them up (`KeySession`).

@@ -18,7 +18,7 @@ is made, in the whole life of a secret, restarts included, unless:
 
 Elements named "received" are the coordinator's word: c1, H0, H1. The ledger does not check them.
 
-Nothing here is secret. What follows from the list is in docs/security-argument.md.
+Nothing here is secret. What follows from the list is in docs/method/security-argument.md.
 """
 
 from __future__ import annotations

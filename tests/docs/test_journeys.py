@@ -10,7 +10,7 @@ import pytest
 from tests.rooms.rooms import ROOT, imports
 
 MOST_FILES = 12
-PAGE = (ROOT / "docs" / "journeys.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/method/journeys.md").read_text(encoding="utf-8")
 FILE = re.compile(r"^\| `(\S+)\.py` \|", re.MULTILINE)
 JOURNEYS = {
     part.partition("\n")[0]: [name.replace("/", ".") for name in FILE.findall(part)]

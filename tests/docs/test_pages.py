@@ -90,7 +90,9 @@ def test_tables_of_steps_are_the_protocols() -> None:
     assert steps.renewed(page.replace("| `keys` |", "| `key` |")) == page
 
 
-@pytest.mark.parametrize("page", [steps.PAGE, DOCS / "formulas.md"], ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", [steps.PAGE, DOCS / "method/formulas.md"], ids=lambda page: page.stem
+)
 def test_files_that_a_page_of_protocols_names_are_there(page: Path) -> None:
     named = re.findall(r"`([a-z_0-9/]+(?:\.py|/))`", page.read_text(encoding="utf-8"))
     assert len(named) > 40
@@ -190,7 +192,9 @@ def test_whatever_claims_an_epsilon_keeps_it(
         toy = [] if fast else [*SHORTER["simulate"], *FEW]
         done = CliRunner().invoke(app, [*map(str, placed), *toy])
         if words[-1] == "runs/second":
-            assert "exceeds the budget 0.5" in " ".join(done.output.split()), "docs/budgets.md"
+            assert "exceeds the budget 0.5" in " ".join(done.output.split()), (
+                "docs/method/budgets.md"
+            )
             continue
         assert done.exit_code == 0, (words, done.output, done.exception)
         certificate = json.loads((out / "release/certificate.json").read_text())

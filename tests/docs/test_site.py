@@ -17,7 +17,13 @@ from tests.support.scripts import ROOT, load
 pages = load("scripts/site_pages.py")
 HAS_MKDOCS = importlib.util.find_spec("mkdocs") is not None
 built = pytest.mark.skipif(not HAS_MKDOCS, reason="mkdocs is not installed (extra docs)")
-FIRST = {"deployment.html", "epsilon.html", "choosing.html", "threat-model.html", "tutorial.html"}
+FIRST = {
+    "deployment.html",
+    "method/epsilon.html",
+    "choosing.html",
+    "method/threat-model.html",
+    "tutorial.html",
+}
 
 
 def build(out: Path, *options: str) -> subprocess.CompletedProcess[str]:

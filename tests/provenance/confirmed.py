@@ -15,7 +15,7 @@ from protocols.steps.commitments import digest_of
 from tests.provenance.runs import Run
 
 # Of an encrypted model's refresh only c0 follows from the shares, and replies cover what they make
-# of it: docs/security-argument.md.
+# of it: docs/method/security-argument.md.
 MADE_OF = {
     ENCRYPTED_ROWS: ("contribute", "refresh", "cover-refresh", "cover-decrypt"),
     ENCRYPTED_MODEL: ("gradient", "cover-gradient", "cover-refresh", "cover-decrypt"),

@@ -4,7 +4,7 @@ Every polynomial that hides under ring-LWE, a mask or a pad is drawn uniform; th
 decryption share is what the released weights leave over, flooded as the real ones are. The
 coordinator's half is its own code: it needs no secret. So the simulated messages have the steps,
 places and sizes of real ones, and whoever tells them apart breaks an assumption of
-docs/security-argument.md.
+docs/method/security-argument.md.
 """
 
 from __future__ import annotations

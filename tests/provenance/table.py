@@ -1,4 +1,4 @@
-"""The table of samples of docs/samples.md, from the ledgers of toy runs.
+"""The table of samples of docs/method/samples.md, from the ledgers of toy runs.
 
 `python -m tests.provenance.table` writes it.
 """
@@ -14,7 +14,7 @@ from tests.provenance.options import COVERED, LOST
 from tests.provenance.runs import record, rows_session
 from tests.support.sessions import gram_session, model_session, sums_session
 
-README = Path(__file__).resolve().parents[2] / "docs" / "samples.md"
+README = Path(__file__).resolve().parents[2] / "docs" / "method" / "samples.md"
 BEGIN = "<!-- samples: written by `python -m tests.provenance.table` -->"
 END = "<!-- end of samples -->"
 HEAD = "| sample | equation | std of e | elements | lemma |\n|---|---|---|---|---|\n"

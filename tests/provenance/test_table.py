@@ -1,4 +1,4 @@
-"""The table of samples in docs/samples.md is what runs publish."""
+"""The table of samples in docs/method/samples.md is what runs publish."""
 
 from __future__ import annotations
 

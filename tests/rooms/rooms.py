@@ -20,8 +20,6 @@ ROOT = Path(__file__).parents[2]
 TABLE = Path(__file__).with_name("table.json")
 PACKAGES = ("ciphercohort", "coordinator", "parties", "protocols", "sims")
 MOST_ENTRIES = 25
-# Of files that are no code, or one test for each message that can be forged.
-WIDE = ("docs", "docs/gallery")
 # Laboratory and plug-in are counted apart.
 APART = ("sims/lab", "ciphercohort/flower")
 
@@ -208,7 +206,6 @@ def problems() -> Iterator[str]:
         if (spent(budget, found) > budget.lines) != bool(budget.over):
             yield f"{name}: a reason is due where {budget.lines:,} lines are passed, and only there"
     for name, entries in crowded().items():
-        if name not in WIDE:
-            yield f"{name} has {entries} entries, at most {MOST_ENTRIES} are read at a glance"
+        yield f"{name} has {entries} entries, at most {MOST_ENTRIES} are read at a glance"
     for circle in circles():
         yield f"modules import one another: {', '.join(circle)}"

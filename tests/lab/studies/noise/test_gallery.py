@@ -19,7 +19,7 @@ from tests.lab.studies.noise.made_up import made_up
 DOCS = Path(__file__).parents[4] / "docs"
 LARGEST = 60_000  # bytes of a picture
 PAGE = """# Page
-![ratio](gallery/adult-rows-privacy_ratio_fixed.svg)
+![ratio](gallery/adult-rows/privacy_ratio_fixed.svg)
 <!-- slopes adult-rows privacy_ratio largest_iterate -->
 old table
 <!-- end -->
@@ -53,8 +53,8 @@ def studies(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def page(tmp_path: Path) -> Path:
-    (tmp_path / "gallery").mkdir()
-    (tmp_path / "gallery" / "adult-rows-forgotten.svg").write_text("<svg/>")
+    (tmp_path / "gallery/adult-rows").mkdir(parents=True)
+    (tmp_path / "gallery/adult-rows/forgotten.svg").write_text("<svg/>")
     path = tmp_path / "gallery.md"
     path.write_text(PAGE)
     return path
@@ -63,10 +63,11 @@ def page(tmp_path: Path) -> Path:
 def test_the_page_shows_what_is_there(assembler: Any) -> None:
     text = (DOCS / "gallery.md").read_text(encoding="utf-8")
     shown = set(assembler.PICTURE.findall(text))
-    assert shown == {path.stem for path in (DOCS / "gallery").glob("*.svg")}
+    every = {path.relative_to(DOCS / "gallery") for path in (DOCS / "gallery").rglob("*.svg")}
+    assert {Path(f"{study}/{name}.svg") for study, name in shown} == every
     assert len(shown) > 20
-    for name in shown:
-        assert (DOCS / "gallery" / f"{name}.svg").stat().st_size < LARGEST, name
+    for path in every:
+        assert (DOCS / "gallery" / path).stat().st_size < LARGEST, path
     tables = [match[0] for match in assembler.TABLE.finditer(text)]
     assert len(tables) == text.count("<!-- slopes") == 4
     assert all(table.count("\n|") > 5 for table in tables)
@@ -87,8 +88,8 @@ def test_it_is_brought_up_to_date(assembler: Any, studies: Path, page: Path) -> 
     assert text.count("| privacy_ratio |") == len(settings)
     assert "| t = 0 | t = 1 | t = P / 2 | t = P - 1 |" in text
     assert "bits below the bound" in text
-    assert [path.name for path in (page.parent / "gallery").iterdir()] == [
-        "adult-rows-privacy_ratio_fixed.svg"
+    assert [path.name for path in (page.parent / "gallery/adult-rows").iterdir()] == [
+        "privacy_ratio_fixed.svg"
     ]
     once = text
     assembler.assemble(page, studies)
@@ -107,4 +108,4 @@ def test_nothing_is_lost_where_a_study_is_missing(
     with pytest.raises(SystemExit, match="adult-rows"):
         assembler.assemble(page, less)
     assert page.read_text() == PAGE
-    assert len(list((page.parent / "gallery").iterdir())) == 1
+    assert len(list((page.parent / "gallery/adult-rows").iterdir())) == 1

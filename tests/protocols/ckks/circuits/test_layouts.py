@@ -44,7 +44,7 @@ def test_one_group_of_rows_takes_one_ciphertext() -> None:
 
 
 def test_many_groups_take_several() -> None:
-    """A size of docs/costs.md: 12,000 x 50 and a bias column, in less than half the work."""
+    """A size of docs/method/costs.md: 12,000 x 50 and a bias column, in less than half the work."""
     plan = plan_of(12000, 51)
     chosen = cheapest_layout(plan)
     assert chosen.layout.num_parts > 1
