@@ -70,7 +70,10 @@ def test_a_run_is_charged_and_a_second_one_is_refused(
     assert list(spent_lines(config, names)) == lines
     # Of several sessions the first would fit.
     (tmp_path / "budget.json").write_text('{"epsilon": 2.8, "delta": 1e-5}')
-    several: list[dict[str, Any]] = [{"inference": True}, {"evaluate": True, "held_out": 0.2}]
+    several: list[dict[str, Any]] = [
+        {"inference": True},
+        {"evaluate": True, "held_out": 0.2, "however_noisy": True},
+    ]
     for more in several:
         whole = replace(config, **more)
         alone = replace(whole.for_training(), inference=False, evaluate=False)
