@@ -72,11 +72,18 @@ def exact_error(
     rounds: int,
     std: float,
     start: float,
+    nesterov: bool = False,
 ) -> float:
-    """E F(x_T) - F* from x_0 = x_{-1} with `start` spread evenly, by the covariance recursion."""
+    """E F(x_T) - F* from x_0 = x_{-1} with `start` spread evenly, by the covariance recursion.
+
+    nesterov: of Nesterov's method instead, whose gradient is taken at (1 + beta) x - beta x_prev.
+    """
     total = 0.0
     for e in eigenvalues:
-        step = np.array([[1 + beta - alpha * e, -beta], [1.0, 0.0]])
+        past = 1 - alpha * e if nesterov else 1.0
+        step = np.array([[(1 + beta) * past, -beta * past], [1.0, 0.0]])
+        if not nesterov:
+            step[0, 0] -= alpha * e
         second = np.full((2, 2), start / (2 * len(eigenvalues)))
         noise = np.diag([(alpha * std) ** 2, 0.0])
         for _ in range(rounds):

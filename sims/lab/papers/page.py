@@ -23,8 +23,9 @@ HEAD = """# The papers, item by item
 - **stand-in**: on other data, or with inputs that the paper does not give;
 - **missing**: not computed here.
 
-Columns: what the paper prints; what we get by its own rule or code, where ours is another; ours,
-corrected where it has to be. Figures in one cell are in the order of the names beside them.
+Columns: what the paper prints, where it prints a number; what we get by its own rule or code, where
+ours is another; ours, corrected where it has to be. Figures in one cell are in the order of the
+names beside them; words that a line has in common with the one above it are left out.
 
 `cohort reproduce 000 figure-1 --out DIR` runs an item and writes its table, with notes and seconds
 of each row, and its figure; `--quick` takes seconds. Tables, listed at the end, are read from
@@ -35,6 +36,8 @@ PICTURES = "gallery"
 """Folder beside the page; an item's picture is PAPER-NAME.svg in it."""
 ABREAST = 6
 """Figures that a cell has room for."""
+COLUMNS = {"paper": "paper", "published": "as published", "ours": "ours"}
+"""Of a row; those that no row has are left out."""
 PART = re.compile(r"(?<=[,:]) (?![^\[]*\])")
 """Between parts of a quantity; an interval's ends stay together."""
 
@@ -55,10 +58,9 @@ def page(
     parts = [HEAD, "\n".join(_index(items))]
     for paper, title in PAPERS.items():
         parts.append(f"## {paper}: {title}\n")
-        gaps = [
-            f"- missing: {each.what}: {each.reason}" for each in NOT_HERE if each.paper == paper
-        ]
-        parts.append("\n".join(gaps) + "\n")
+        gaps = [each for each in NOT_HERE if each.paper == paper]
+        if gaps:
+            parts.append("".join(f"- missing: {each.what}: {each.reason}\n" for each in gaps))
         for item in (each for each in items if each.paper == paper):
             found = documents.get((item.paper, item.name))
             picture = folder / PICTURES / f"{item.stem}.svg" if folder else None
@@ -128,22 +130,32 @@ def table(rows: Rows) -> Iterator[str]:
     shared = [part for part in names[0] if all(part in name for name in names)]
     if len(groups) == 1:
         shared = shared[-1:]
-    yield line((", ".join(shared), "paper", "as published", "corrected or ours"))
-    yield "|---|---:|---:|---:|"
-    for name, group in zip(names, groups, strict=True):
-        own = ", ".join(part for part in name if part not in shared)
-        if len(group) == 1:
-            (row,) = group
-            yield line((own, figure(row["paper"]), figure(row["published"]), ours(row)))
-            continue
-        columns = [[row[key] for row in group] for key in ("paper", "published", "ours")]
-        yield line((own, *map(_figures, columns)))
+    columns = [key for key in COLUMNS if any(row[key] is not None for row in rows)]
+    yield line((", ".join(shared), *(COLUMNS[key] for key in columns)))
+    yield "|---" + "|---:" * len(columns) + "|"
+    own = [[part for part in name if part not in shared] for name in names]
+    for words, group in zip(ditto(own), groups, strict=True):
+        yield line((words, *(_figures(group, key) for key in columns)))
 
 
-def _figures(column: Sequence[float | None]) -> str:
-    """One where all are the same."""
-    shown = [figure(value) or "none" for value in column]
-    return figure(column[0]) if len(set(shown)) == 1 else "; ".join(shown)
+def ditto(names: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Parts without those at both ends that a line has in common with the line above it."""
+    above: Sequence[str] = ()
+    for name in names:
+        most = min(len(name), len(above)) - 1
+        first = next((k for k in range(most) if name[k] != above[k]), max(most, 0))
+        tail = range(1, most - first + 1)
+        last = next((k - 1 for k in tail if name[-k] != above[-k]), max(most - first, 0))
+        yield ", ".join(name[first : len(name) - last])
+        above = name
+
+
+def _figures(rows: Rows, key: str) -> str:
+    """Of a column; one where all are the same, with its standard error where it stands alone."""
+    if len(rows) == 1 and key == "ours":
+        return ours(rows[0])
+    shown = [figure(row[key]) or "none" for row in rows]
+    return figure(rows[0][key]) if len(set(shown)) == 1 else "; ".join(shown)
 
 
 def _section(item: Item, document: Mapping[str, Any] | None, picture: Path | None) -> Iterator[str]:
@@ -157,10 +169,10 @@ def _section(item: Item, document: Mapping[str, Any] | None, picture: Path | Non
         yield from table(document["rows"])
     else:
         yield "Not run for this page."
-    yield "\n<details markdown>\n<summary>Details</summary>\n"
-    yield f"- `{item.command}`" + (f", {document['seconds']:,.0f} s" if document else "")
-    for words in about.unknown:
-        yield f"- not given: {words}"
+    took = f", {document['seconds']:,.0f} s" if document else ""
+    yield f"\n<details markdown>\n<summary><code>{item.command}</code>{took}</summary>\n"
+    if about.unknown:
+        yield f"- not given: {'; '.join(about.unknown)}"
     notes = [_short(words, item) for words in document["notes"]] if document else []
     absent = [words.removeprefix(ABSENT) for words in notes if words.startswith(ABSENT)]
     if absent:

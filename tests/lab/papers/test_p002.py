@@ -34,6 +34,7 @@ from sims.lab.papers.p002 import figure_1 as p002_figure_1
 from sims.lab.papers.p002 import figure_2 as p002_figure_2
 from sims.lab.papers.p002 import figure_3 as p002_figure_3
 from sims.lab.papers.p002 import figure_4 as p002_figure_4
+from sims.lab.papers.p002 import proposition_3_3, proposition_3_4, theorem_4_1
 from tests.protocols.privacy.checks import laplace_accepted
 
 
@@ -222,3 +223,68 @@ def test_noise_ends_at_the_stationary_variance_and_below_the_bound() -> None:
         assert error == pytest.approx(float(variances @ eigenvalues) / 2, rel=1e-6)
         bound = printed_bound(eigenvalues, alpha, beta, start=10.0, **setting)
         assert bound >= 2 * error * (1 - 1e-9)
+
+
+def test_proposition_3_3_bounds_what_is_drawn() -> None:
+    """Batches of 50 of 200 rows: the covariance by (39) is that of many draws; bounds hold."""
+    problem = synthetic_problem(np.random.default_rng(5), rows=200, features=3)
+    weights = np.array([0.5, -1.0, 0.2])
+    gradients = proposition_3_3.row_gradients(problem, weights)
+    np.testing.assert_allclose(gradients.mean(axis=0), problem.data_gradient(weights[None])[0])
+    rng = np.random.default_rng(6)
+    drawn = np.array([gradients[rng.permutation(200)[:50]].mean(axis=0) for _ in range(20_000)])
+    found = proposition_3_3.sampling_covariance(gradients, 50)
+    np.testing.assert_allclose(np.cov(drawn.T), found, rtol=0.1, atol=1e-5)
+    bound = proposition_3_3.Spread.of(6.0, batch=50, rows=200, features=3)
+    assert np.linalg.eigvalsh(found)[-1] + 2 * bound.scale**2 <= bound.norm < bound.printed
+    assert np.trace(found) + 6 * bound.scale**2 <= bound.second_moment
+
+
+def test_the_matrix_inequality_certifies_gradient_descent_s_rate_and_momentum_s() -> None:
+    """Known: 1 - alpha mu for alpha <= 2 / (mu + L); whatever is certified has positive blocks."""
+    for alpha, beta in ((0.5, 0.0), (1.0, 0.1)):
+        lmi = proposition_3_4.HeavyBallLmi(alpha=alpha, beta=beta)
+        rate, true = lmi.rate(), heavy_ball_rate((0.1, 1.0), alpha, beta)
+        assert rate is not None and true <= rate < true + 2e-4
+        inside = lmi.inside(rate)
+        assert inside is not None and lmi.inside(true - 1e-3) is None
+        blocks = lmi.blocks(rate)
+        whole = blocks[0] + sum(x * block for x, block in zip(inside, blocks[1:], strict=True))
+        assert np.linalg.eigvalsh(whole)[0] > 0
+        printed, mended = proposition_3_4.bounds(lmi, rate, 2)
+        end = exact_error((0.1, 1.0), alpha, beta, rounds=250, std=0.01, start=10.0)
+        assert end <= mended <= printed
+    assert proposition_3_4.HeavyBallLmi(alpha=1.0, beta=0.7).rate() is None
+
+
+def test_the_inequality_says_what_a_step_does_to_the_lyapunov_function() -> None:
+    """On logistic-like F with noise-free steps: V+ <= rho^2 V from random pairs, B = -alpha."""
+    lmi = proposition_3_4.HeavyBallLmi(alpha=0.5, beta=0.1)
+    rate = lmi.rate()
+    assert rate is not None
+    inside = lmi.inside(rate)
+    assert inside is not None
+    one, both, two, _ = inside
+
+    def objective(x: np.ndarray) -> np.ndarray:
+        return np.asarray(0.05 * x**2 + 3.6 * (np.logaddexp(x / 2, -x / 2) - math.log(2)))
+
+    def lyapunov(x: np.ndarray, last: np.ndarray) -> np.ndarray:
+        return one * x**2 + 2 * both * x * last + two * last**2 + objective(x)
+
+    x, last = np.random.default_rng(3).normal(scale=4, size=(2, 5000))
+    gradient = 0.1 * x + 1.8 * np.tanh(x / 2)
+    after = lyapunov(1.1 * x - 0.1 * last - 0.5 * gradient, x)
+    assert (after <= rate**2 * lyapunov(x, last) * (1 + 1e-9)).all()
+
+
+def test_theorem_4_1_fails_as_printed_and_holds_with_twice_the_start() -> None:
+    broken = 0
+    for alpha in theorem_4_1.STEPS:
+        for rounds in (1, 5, 20, 200):
+            end = theorem_4_1.truth(alpha, rounds, 0.01)
+            assert end <= theorem_4_1.bound(alpha, rounds, 0.01, 2)
+            broken += end > theorem_4_1.bound(alpha, rounds, 0.01, 1)
+    assert broken
+    quiet = [theorem_4_1.truth(1.0, t, 0.0) for t in (0, 1)]
+    assert quiet[1] / quiet[0] == pytest.approx((1 - theorem_4_1.MU) ** 2)

@@ -29,18 +29,26 @@ def test_rows_that_differ_in_one_part_stand_in_one_line() -> None:
         for rule in ("MM", "LS")
     ]
     shown = list(papers_page.table(rows))
-    assert shown[0] == "| a; b; c, error | paper | as published | corrected or ours |"
+    assert shown[0] == "| a; b; c, error | paper | as published | ours |"
     assert shown[2:] == [
         f"| {rule} on [-1, 1] | 0.5 | 2; 3; 4 | 1; 2; 3 |" for rule in ("MM", "LS")
     ]
 
 
 def test_a_row_alone_has_its_standard_error_and_a_gap_is_said() -> None:
+    """A column without any figure is left out."""
     (*_, last) = papers_page.table([row("|z|", 2.0, std_error=0.25)])
-    assert last == "|  |  |  | 2 ± 0.25 |"
+    assert last == "|  | 2 ± 0.25 |"
     (head, _, both) = papers_page.table([row("c = 1", 1.0, paper=3.0), row("c = 2", 2.0)])
     assert head.startswith("|  |") or "c = 1; 2" in head
-    assert both.endswith("| 3; none |  | 1; 2 |")
+    assert both.endswith("| 3; none | 1; 2 |")
+
+
+def test_words_of_the_line_above_are_left_out_at_both_ends() -> None:
+    names = ["a, x, m", "a, y, m", "a, y, n", "a, b, y, n", "a, b, y, n", "b"]
+    assert list(papers_page.ditto([name.split(", ") for name in names])) == [
+        "a, x, m", "y", "n", "b, y", "n", "b",
+    ]  # fmt: skip
 
 
 def test_no_figure_is_lost() -> None:

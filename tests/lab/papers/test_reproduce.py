@@ -147,12 +147,11 @@ def test_the_page_has_every_item_and_the_figures_of_full_runs(tmp_path: Path) ->
     assert again.exit_code == 0, again.output
     text = page.read_text()
     assert (
-        f"| {row['quantity'].split(':')[1].strip()} |" in text
-        and "| 1.25 |  | 2.5 ± 0.12 |" in text
+        f"| {row['quantity'].split(':')[1].strip()} |" in text and "| 1.25 | 2.5 ± 0.12 |" in text
     )
     for item in items():
         about = item.about
-        assert f"`{item.command}`" in text and f"### {item.paper} {item.name}\n" in text
+        assert f"<code>{item.command}</code>" in text and f"### {item.paper} {item.name}\n" in text
         assert f"**{about.verdict.capitalize()}.** " in text and about.finding in text
         for words in (*about.unknown, *about.remarks):
             assert words in text

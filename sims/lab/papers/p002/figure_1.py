@@ -50,8 +50,14 @@ def run(settings: Settings) -> Result:
         for alpha, paper in zip(STEPS, published, strict=True):
             began = time.perf_counter()
             bound = _bound(alpha, best_beta(alpha), ROUNDS, spread)
-            noise = {"std": ROUNDS * spread, "start": START}
-            true = exact_error(EIGENVALUES, alpha, best_beta(alpha), rounds=ROUNDS, **noise)
+            true = exact_error(
+                EIGENVALUES,
+                alpha,
+                best_beta(alpha),
+                rounds=ROUNDS,
+                std=ROUNDS * spread,
+                start=START,
+            )
             rows.append(
                 Row(
                     quantity=f"c_w = {spread:g}, alpha = {alpha:g}: ln of bound (25) and of the "
