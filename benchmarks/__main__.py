@@ -1,4 +1,4 @@
-"""Command line: the table, the comparison of two revisions, the scaling plots, the ceremony."""
+"""Command line: the table, the comparison of two revisions, scaling plots, keys, replicas."""
 
 from __future__ import annotations
 
@@ -141,6 +141,17 @@ def ceremony(quick: Quick = False, parties: int = 3, keys_per_message: int = 4) 
     from benchmarks.ceremony import measure
 
     found = measure(parties, secure=not quick, keys_per_message=keys_per_message)
+    sys.stdout.write(json.dumps(found) + "\n")
+
+
+@app.command()
+def replicas(
+    quick: Quick = False, parties: int = 3, protocol: str = "encrypted-rows", rounds: int = 4
+) -> None:
+    """Owners that compute what the coordinator does: seconds, bytes, memory."""
+    from benchmarks.replicas import measure
+
+    found = measure(parties, protocol, rounds, secure=not quick)
     sys.stdout.write(json.dumps(found) + "\n")
 
 

@@ -56,12 +56,12 @@ def plan_of(case: Case) -> RowsPlan:
 def run(case: Case, plan: RowsPlan | None = None) -> Measured:
     """The whole protocol on the case's data."""
     plan = plan or plan_of(case)
-    shards = _shards(case, [member.rows for member in plan.members])
+    rows = shards(case, [member.rows for member in plan.members])
 
     def make_plan(common: dict[str, Any]) -> RowsPlan:
         return replace(plan, **{**common, "schema": {**plan.schema, **common["schema"]}})
 
-    session = open_session(make_plan, shards, secure=case.secure)
+    session = open_session(make_plan, rows, secure=case.secure)
     laps: list[float] = []
 
     def deliver(step: str, outgoing: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
@@ -83,7 +83,7 @@ def run(case: Case, plan: RowsPlan | None = None) -> Measured:
     )
 
 
-def _shards(case: Case, rows: Sequence[int]) -> list[tuple[Array, Array]]:
+def shards(case: Case, rows: Sequence[int]) -> list[tuple[Array, Array]]:
     """Rows and labels of each party, once in memory: read-only arrays, which a `Shard` keeps."""
     cuts = np.cumsum(rows)[:-1]
     found = [

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -31,14 +31,13 @@ from protocols.exchange.messages import (
     digest,
     public_bytes,
     signed_head,
-    to_everyone,
     whole,
 )
 from protocols.exchange.transcript import LOST, Transcript
 from protocols.names import COORDINATOR
-from protocols.plan.protocol import FINISH, Watch, phase_of, protocol_of
+from protocols.plan.protocol import Watch, phase_of
 from protocols.plan.run_plan import Member, RunPlan
-from protocols.steps import agree, finish
+from protocols.steps.whole import Outcome, whole_run
 
 log = logging.getLogger(__name__)
 
@@ -63,18 +62,6 @@ def beside(work: Callable[[], object] | None) -> Iterator[None]:
         yield
     if done:
         done.result()
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """A finished run: the agreed plan and the released weights, shape (d,) or (d, outputs).
-
-    missing: parties that vanished, and others stood in for.
-    """
-
-    plan: RunPlan
-    weights: NDArray[np.float64]
-    missing: tuple[str, ...] = ()
 
 
 class Requests(Mapping[str, bytes]):
@@ -111,33 +98,6 @@ class Observer:
     on_progress: Callable[[str, int, int], None] = lambda phase, done, total: None
     on_weights: Callable[[int, NDArray[np.float64]], None] = lambda t, w: None
     on_missing: Callable[[tuple[str, ...]], None] = lambda names: None
-
-
-def whole_run(
-    party_keys: Mapping[str, str],
-    make_plan: Callable[[tuple[Member, ...]], RunPlan],
-    transcript: Transcript,
-    watch: Callable[[RunPlan], Watch],
-) -> Exchange[Outcome]:
-    """Every step: yields requests, receives replies; a re-execution drives the same (`replay`).
-
-    party_keys: as for `Coordinator`; transcript: of the run so far; watch: of the agreed plan.
-    """
-    plan = make_plan((yield from agree.enrol(party_keys)))
-    seed, seeds = yield from agree.agree(plan)
-    watched, missing = watch(plan), list[str]()
-
-    def on_missing(names: tuple[str, ...]) -> None:
-        missing[:] = names
-        watched.on_missing(names)
-
-    # Goes on in protocols/: protocol.py of rows/, model/ or sums/.
-    released = yield from protocol_of(plan).coordinate(
-        plan, seed, seeds, replace(watched, on_missing=on_missing)
-    )
-    present = tuple(name for name in plan.names if name not in missing)
-    yield to_everyone(FINISH, present, finish.told(released, transcript.head))
-    return Outcome(plan, released, tuple(missing))
 
 
 class Coordinator:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from coordinator.coordinator import AskParties, Coordinator, Observer, Replies, arrivals
@@ -28,10 +29,12 @@ from coordinator.log import (
     TRANSCRIPT,
     complete_finish,
     file_name,
+    last_replies,
     rebuild_transcript,
     recorded,
     recorded_finish,
 )
+from coordinator.relay import relaying
 from coordinator.replay import evidence as read_evidence
 from coordinator.settings import SESSIONS, Settings
 from coordinator.status import OVER, Status, read_status
@@ -40,6 +43,7 @@ from protocols.errors import CohortError, ParameterError, ProtocolError
 from protocols.exchange.cards import Card
 from protocols.exchange.messages import Body, Envelope, decode, encode, public_bytes
 from protocols.exchange.private_files import locked, private_folder, sweep, write_private
+from protocols.exchange.relayed import RELAY
 from protocols.exchange.transcript import Transcript
 from protocols.names import COORDINATOR
 from protocols.plan.kinds import plan_from_dict
@@ -193,9 +197,12 @@ class _Run:
         reason, key, done = "", public_bytes(self._key), self._finish()
         try:
             if done is None:
-                self._train(recorded(ask, self._messages, key, self._party_keys))
+                self._train(self._relayed(ask, lambda to: self._recorded(to, key)))
             else:
-                complete_finish(ask, self._messages, done, self._party_keys)
+                before = last_replies(self._messages)
+                complete_finish(
+                    self._relayed(ask, held=before), self._messages, done, self._party_keys
+                )
         except CohortError as error:
             reason = str(error)
             if self._finish() is None:
@@ -203,6 +210,22 @@ class _Run:
         if done is not None:
             rebuild_transcript(self._messages, self._folder / TRANSCRIPT, self._party_keys, key)
         self._conclude(reason)
+
+    def _recorded(self, ask: AskParties, key: str) -> AskParties:
+        return recorded(ask, self._messages, key, self._party_keys)
+
+    def _relayed(
+        self,
+        ask: AskParties,
+        keep: Callable[[AskParties], AskParties] = lambda ask: ask,
+        held: Mapping[str, Mapping[str, bytes]] = MappingProxyType({}),
+    ) -> AskParties:
+        """Through `keep`, and with everybody's replies beside it where the settings say so."""
+
+        def ahead(name: str) -> bytes:
+            return encode(Envelope(self._session, RELAY, COORDINATOR, name, Body()), self._key)
+
+        return relaying(ask, keep, held, ahead) if self._settings.relay else keep(ask)
 
     def _finish(self) -> Any:
         """The last messages, where they are on disk."""

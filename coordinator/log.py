@@ -233,6 +233,16 @@ def complete_finish(
         write_private(folder / file_name(number), data)
 
 
+def last_replies(folder: Path) -> dict[str, dict[str, bytes]]:
+    """Of the last step but `finish`: by step, then by party."""
+    found: dict[str, dict[str, bytes]] = {}
+    for message in _kept(folder):
+        if message.step != FINISH and message.sender != COORDINATOR:
+            found = {message.step: found.get(message.step, {})}
+            found[message.step][message.sender] = message.path.read_bytes()
+    return found
+
+
 def rebuild_transcript(
     folder: Path, path: Path, parties: Mapping[str, str], coordinator_key: str
 ) -> None:

@@ -28,7 +28,6 @@ to within `decrypt.release_error_std`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -38,7 +37,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coordinator.coordinator import whole_run
 from coordinator.log import LoggedStep, MessageLog, require_messages
 from protocols.errors import CohortError, MessageError, ProtocolError
 from protocols.exchange.messages import UNHEARD, Ask, Body, heard
@@ -50,7 +48,9 @@ from protocols.plan.run_plan import RunPlan
 from protocols.plan.statement import read_statement
 from protocols.steps import agree, second_moment
 from protocols.steps.finish import weights_of
+from protocols.steps.replica import DECODED, differences
 from protocols.steps.second_moment import Evidence
+from protocols.steps.whole import whole_run
 from protocols.sums.plan import GradientPlan
 
 CHECKS = (
@@ -304,24 +304,11 @@ def _compare(log: MessageLog, asked: Ask, step: LoggedStep) -> None:
         if name not in step.requests:
             raise ProtocolError(f"step {step.name!r}: nothing was sent to party {name!r}")
         sent = log.read(step.requests[name], log.coordinator_key).body
-        for difference in _differences(asked.bodies[name], sent, step.name == FINISH):
+        for difference in differences(asked.bodies[name], sent, step.name == FINISH):
             raise ProtocolError(
                 f"step {step.name!r}, party {name!r}: {difference} is not what the replies before "
                 "lead to: the coordinator deviated here"
             )
-
-
-def _differences(due: Body, sent: Body, is_finish: bool) -> Iterator[str]:
-    """Field and blobs that differ; not the weights of `finish`, whose decoding is noisy."""
-    wanted = json.loads(json.dumps(dict(due.meta)))
-    for key in dict.fromkeys([*wanted, *sent.meta]):
-        if key not in wanted or key not in sent.meta or wanted[key] != sent.meta[key]:
-            yield f"field {key!r}"
-    if len(due.blobs) != len(sent.blobs):
-        yield f"the number of blobs, {len(sent.blobs)} for {len(due.blobs)},"
-    for position, (a, b) in enumerate(zip(due.digests, sent.digests, strict=False)):
-        if a != b and not is_finish:
-            yield f"blob {position}"
 
 
 def _released(log: MessageLog) -> Array:
@@ -339,8 +326,8 @@ def _released(log: MessageLog) -> Array:
 
 def _check_weights(plan: RunPlan, released: Array, due: Array) -> str:
     """Released weights against those of the re-execution, shape (d,) or (d, outputs)."""
-    # Two noisy decodings of one polynomial differ by release_error_std; 6.5 of it have p = 1e-10.
-    bound = 6.5 * protocol_of(plan).release_error(plan)
+    # Two noisy decodings of one polynomial differ by release_error_std.
+    bound = DECODED * protocol_of(plan).release_error(plan)
     largest = float(np.abs(released - due).max(initial=0.0))
     if not largest <= bound:
         raise ProtocolError(

@@ -36,6 +36,7 @@ class Settings(Checked, frozen=True):
 
     fleet, control, serverappio: addresses that the SuperLink binds; public: what parties dial.
     step_seconds: longest wait for one step; session_seconds: for a run, restarts included.
+    relay: everybody's replies go to everybody, for owners with replicas (`steps.replica`).
     workers: for groups of encrypted rows: how many processes of this machine, or tls://HOST:PORT of
     a scheduler; training: options of `cohort simulate` that settle the plan.
     """
@@ -47,6 +48,7 @@ class Settings(Checked, frozen=True):
     public: str = "127.0.0.1:9092"
     step_seconds: float = 3600.0
     session_seconds: float = 24 * 3600.0
+    relay: bool = False
     workers: int | str = 0
     training: dict[str, Any] = msgspec.field(default_factory=dict)
 

@@ -25,6 +25,7 @@ _COMMENTS = {
     "control": "bound for `cohort coordinator run`; serverappio: for its own processes",
     "step_seconds": "longest wait for all parties in one step",
     "session_seconds": "longest run, restarts included",
+    "relay": "everybody's replies go to everybody, for owners with replica = true",
     "training": "options of cohort simulate that settle the plan",
 }
 _APP = """[build-system]
@@ -58,7 +59,7 @@ def init_coordinator(
     schema: Mapping[str, Any],
     addresses: Mapping[str, str],
     training: Mapping[str, Any],
-    limits: Mapping[str, float] | None = None,
+    limits: Mapping[str, float | bool] | None = None,
 ) -> Path:
     """Make the folder; returns the invitation's path.
 

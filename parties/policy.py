@@ -51,7 +51,8 @@ class Policy:
     models, can give whole records away; not together with max_epsilon, which accepts none.
     site_tables: accept that an evaluation opens a table of this party's rows alone. min_rows_apart:
     of this party, that a run without privacy holds back or leaves, where it holds rows back: by so
-    many at least two exact sums differ.
+    many at least two exact sums differ. replica: it answers only what its own copy of the
+    coordinator's computation asks (`protocols.steps.replica`).
 
     Raises:
         ParameterError: a limit that limits nothing (not a number, negative, infinite).
@@ -67,6 +68,7 @@ class Policy:
     exact_sums: bool = False
     site_tables: bool = False
     min_rows_apart: int = 10
+    replica: bool = False
 
     def __post_init__(self) -> None:
         check_protocols(self.protocols)
@@ -182,7 +184,7 @@ class Policy:
         is_left = plan.alone and name in rest and len(rest) < self.min_colluders + 2
         if (name in plan.alone or is_left) and not self.site_tables:
             raise PolicyError(
-                f"sites={', '.join(plan.alone)} of the plan opens a table of this party's rows "
+                f"what the plan opens of {', '.join(plan.alone)} can tell of this party's rows "
                 "alone: site_tables = true in the policy accepts that"
             )
 

@@ -23,14 +23,13 @@ from ciphercohort.results.exact_sums import tell
 from ciphercohort.results.predict import ReleasedModel, load_model
 from parties.reader.look import undeclared
 from parties.reader.schema import Schema
-from parties.reader.shard import Shard, encode_shard
+from parties.reader.shard import encode_shard
 from parties.reader.table import Table, read_table
 from parties.reader.views import by_range
 from protocols.errors import DataError, ParameterError, PrivacyError, SchemaError
 from protocols.privacy.calibrate.one_sum import whole_mu
 from protocols.statistics.evaluation.figures import LEAST
 from sims.held_out import HeldBack
-from sims.party_process import PartySpec
 from sims.prepare import split_rows
 from sims.simulated_sums import Sums, encoded, with_shards
 from sims.simulation import noise_root, party_specs
@@ -117,7 +116,7 @@ def evaluate(
         sizes = {n: len(back.coins(n).chosen(back.judged, s)) for n, s in shards.items()}
     shown, small = shown_sites(sizes, sites, least)
     private, wanted = epsilon is not None, sums_wanted(epsilon, delta, colluders)
-    specs = specs_of(config, shards, root, shown)
+    specs = party_specs(config, shards, root, "")
     if back:
         specs = {name: replace(spec, coins=back.coins(name)) for name, spec in specs.items()}
     folder = config.out / SUMS if config.out else None
@@ -245,13 +244,3 @@ def split_frames(
     if len(names) < 2:
         raise ParameterError(f"split={split!r} gives one party: a secure sum needs two or more")
     return dict(zip(names, frames, strict=True))
-
-
-def specs_of(
-    config: SimulationConfig, shards: Mapping[str, Shard], root: int, sites: tuple[str, ...]
-) -> dict[str, PartySpec]:
-    """Parties that consent to the promise, and those of `sites` to a table of their own."""
-    return {
-        name: replace(spec, policy=replace(spec.policy, site_tables=name in sites))
-        for name, spec in party_specs(config, shards, root, "").items()
-    }

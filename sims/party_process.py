@@ -15,10 +15,11 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from coordinator.coordinator import AskParties, Coordinator, Outcome
+from coordinator.coordinator import AskParties, Coordinator
 from coordinator.costs import Costs
 from coordinator.errors import LostError
 from coordinator.log import recorded
+from coordinator.relay import relaying
 from parties.coins import Coins
 from parties.flower_app import Handler
 from parties.kernel.private import closed
@@ -29,6 +30,7 @@ from protocols.errors import MessageError
 from protocols.exchange.messages import public_bytes
 from protocols.privacy.laws.seeded import SeededRandomness
 from protocols.privacy.loss.ledger import Ledger
+from protocols.steps.whole import Outcome
 from sims.local import run_session
 
 
@@ -101,8 +103,12 @@ def run_parties(
 
     def run(ask: AskParties) -> None:
         key, parties = coordinator.verify_key, coordinator.party_keys
-        kept = recorded(ask, messages, key, parties, durable=False)
-        outcomes.append(coordinator.run(kept))
+
+        def keep(ask: AskParties) -> AskParties:
+            return recorded(ask, messages, key, parties, durable=False)
+
+        relay = any(spec.policy.replica for spec in specs.values())
+        outcomes.append(coordinator.run(relaying(ask, keep) if relay else keep(ask)))
 
     try:
         for name, spec in specs.items():

@@ -247,6 +247,8 @@ def party_specs(
         # Who runs a simulation stands for all owners, and is warned.
         accept_unbounded=True,
         min_rows_apart=1,
+        site_tables=True,
+        replica=config.replicas,
     )
     specs = {}
     for name, shard in shards.items():

@@ -38,10 +38,10 @@ from parties.reader.views import by_range, cells_schema
 from protocols.errors import DataError, ParameterError, SchemaError
 from protocols.exchange.documents import suggest
 from protocols.statistics.evaluation.figures import LEAST
-from sims.evaluation import shown_sites, specs_of
+from sims.evaluation import shown_sites
 from sims.prepare import inferred, split_rows
 from sims.simulated_sums import Sums
-from sims.simulation import noise_root
+from sims.simulation import noise_root, party_specs
 
 Found = TypeVar("Found", bound=Any)
 
@@ -121,7 +121,7 @@ class Asked:
         shards = {name: encode_shard(part, own) for name, part in zip(names, frames, strict=True)}
         shown, _ = shown_sites({name: shard.rows for name, shard in shards.items()}, sites, LEAST)
         wanted = sums_wanted(self.epsilon, self.delta, self.colluders)
-        specs = specs_of(config, shards, root, shown)
+        specs = party_specs(config, shards, root, "")
         tell(self.epsilon is None)
         return Sums(specs=specs, schema=own, wanted=wanted), shown
 

@@ -51,6 +51,12 @@ def init(
     no_privacy: options.NoPrivacy = False,
     step_seconds: Annotated[float, typer.Option(help="Longest wait for one step.")] = 3600.0,
     session_seconds: Annotated[float, typer.Option(help="Longest run.")] = 86400.0,
+    relay: Annotated[
+        bool,
+        typer.Option(
+            "--relay", help="Everybody's replies go to everybody, for owners with --replica."
+        ),
+    ] = False,
     debug: options.Debug = False,
     **given: Any,
 ) -> None:
@@ -67,6 +73,7 @@ def init(
             serverappio=serverappio,
             step_seconds=step_seconds,
             session_seconds=session_seconds,
+            relay=relay,
             no_privacy=no_privacy,
             **given,
         )

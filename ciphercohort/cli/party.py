@@ -96,6 +96,15 @@ def init(
             "--site-tables", help="Accept that an evaluation opens a table of these rows alone."
         ),
     ] = False,
+    replica: Annotated[
+        bool,
+        typer.Option(
+            "--replica",
+            help="Answer only what this party's own copy of the coordinator's computation asks: "
+            "one that deviates gets nothing. The centre needs --relay; everybody's replies come "
+            "here, and what the centre computes is computed here, too.",
+        ),
+    ] = False,
     accept_unbounded: Annotated[
         bool,
         typer.Option(
@@ -168,6 +177,7 @@ def init(
             allow_insecure=allow_insecure,
             accept_unbounded=accept_unbounded,
             site_tables=site_tables,
+            replica=replica,
             budget_epsilon=budget_epsilon,
             budget_delta=budget_delta,
             keep_ledger=not no_ledger,

@@ -96,6 +96,7 @@ class Coordinator(Background):
         serverappio: str = "127.0.0.1:9091",
         step_seconds: float = 3600.0,
         session_seconds: float = 86400.0,
+        relay: bool = False,
         **options: Unpack[DeployOptions],
     ) -> Coordinator:
         """Make the folder: identity, certificates, coordinator.toml and the invitation.
@@ -109,6 +110,7 @@ class Coordinator(Background):
             serverappio: bound for own processes.
             step_seconds: longest wait for one step.
             session_seconds: longest run.
+            relay: hand everybody's replies to everybody, for owners with `replica = true`.
             options: of `cohort coordinator init --help-all`, by name; epsilon = 1 unless another
                 promise or `no_privacy=True` is given.
 
@@ -126,7 +128,11 @@ class Coordinator(Background):
                 "public": public or fleet,
             },
             training,
-            {"step_seconds": step_seconds, "session_seconds": session_seconds},
+            {
+                "step_seconds": step_seconds,
+                "session_seconds": session_seconds,
+                **({"relay": True} if relay else {}),
+            },
         )
         return cls(folder)
 

@@ -89,6 +89,7 @@ class Party(Background):
         allow_insecure: bool = False,
         accept_unbounded: bool = False,
         site_tables: bool = False,
+        replica: bool = False,
         budget_epsilon: float | None = None,
         budget_delta: float | None = None,
         keep_ledger: bool = True,
@@ -119,6 +120,8 @@ class Party(Background):
             allow_insecure: accept toy rings: for tests only.
             accept_unbounded: accept runs without a proof that training stays bounded.
             site_tables: accept that an evaluation opens a table of these rows alone.
+            replica: answer only what this party's own copy of the coordinator's computation asks;
+                the centre relays everybody's replies then.
             budget_epsilon: of all runs on the data together; three times that of one run, which
                 some seven runs of the largest size spend.
             budget_delta: the same; that of one run.
@@ -176,6 +179,7 @@ class Party(Background):
                 "allow_insecure": allow_insecure,
                 "accept_unbounded": accept_unbounded,
                 "site_tables": site_tables,
+                "replica": replica,
             },
             budget=budget,
         )

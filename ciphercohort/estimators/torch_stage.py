@@ -9,7 +9,7 @@ from functools import partial
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from coordinator.coordinator import Coordinator, Observer, Outcome
+from coordinator.coordinator import Coordinator, Observer
 from coordinator.costs import Costs
 from parties.verifier.party import Party
 from parties.verifier.torch_step import TorchModel
@@ -18,6 +18,7 @@ from protocols.exchange.transcript import Transcript
 from protocols.plan.run_plan import Member
 from protocols.privacy.laws.seeded import SeededRandomness
 from protocols.privacy.loss.ledger import Ledger
+from protocols.steps.whole import Outcome
 from protocols.sums.plain import run_in_plain
 from protocols.sums.plan import GradientPlan, Vector
 from sims.party_process import PartySpec, run_parties

@@ -165,5 +165,6 @@ class SimulateOptions(PlanOptions, total=False):
     ledger: FilePath | None
     out: FilePath | None
     keep_messages: bool | None
+    replicas: bool | None
     evaluate: bool | None
     however_noisy: bool | None

@@ -29,6 +29,7 @@ from protocols.exchange.messages import (
     digest,
     encode,
 )
+from protocols.exchange.relayed import parted
 from protocols.names import COORDINATOR
 from protocols.plan.protocol import ABORT
 from protocols.plan.statement import make_statement
@@ -83,6 +84,7 @@ class Agent:
         Raises:
             MessageError: the message is not from the coordinator (nothing is answered).
         """
+        whole, (data, _) = data, parted(data)
         request = decode(data, self._coordinator_key, size_cap=self.size_cap)
         try:
             with self._lock:
@@ -94,7 +96,7 @@ class Agent:
                 if request.step == "agree":
                     self._require_consent(request)
                 with self._lock:
-                    return self._answer(request, data)
+                    return self._answer(request, whole)
             finally:
                 with self._lock:
                     self._busy -= 1

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -21,7 +22,7 @@ from parties.reader.shard import Shard
 from parties.reader.views import Views
 from parties.verifier.party_protocol import PartyProtocol, half_of
 from parties.verifier.recompute import recompute
-from protocols.errors import CohortError, DataError, MessageError, PolicyError
+from protocols.errors import CohortError, DataError, MessageError, PolicyError, ProtocolError
 from protocols.exchange.messages import (
     DEFAULT_SIZE_CAP,
     UNHEARD,
@@ -34,6 +35,7 @@ from protocols.exchange.messages import (
     signed_head,
     whole,
 )
+from protocols.exchange.relayed import RELAY, parted
 from protocols.names import COORDINATOR
 from protocols.plan import kinds
 from protocols.plan.kinds import plan_from_dict
@@ -43,6 +45,7 @@ from protocols.privacy.laws import RandomSource, SystemRandomness
 from protocols.privacy.loss.ledger import Ledger
 from protocols.steps import agree
 from protocols.steps.finish import weights_of
+from protocols.steps.replica import Replica
 
 if TYPE_CHECKING:
     from parties.verifier.objectives import OpenContributor
@@ -99,6 +102,8 @@ class Party:
         self._heard = dict[str, None]()  # digests of the session's requests, a resent one once
         self.seen = UNHEARD
         self._plan: RunPlan | None = None
+        self._replica: Replica | None = None
+        self._relayed: tuple[bytes, ...] = ()  # ahead of the next request
         self._half: PartyProtocol | None = None
         self._handlers: dict[str, Callable[[Body], Body]] = {
             "enrol": self._enrol,
@@ -157,15 +162,18 @@ class Party:
         Raises:
             MessageError: the message is not from the coordinator (nothing is answered).
         """
+        data, relayed = parted(data)
         request = decode(data, self._coordinator_key, size_cap=self._size_cap)
         name = digest(data)
         if self._last and self._last[:2] == (request.step, name):
             return whole(*self._last[2:])
+        is_ahead = request.step == RELAY  # no request of the run
         try:
             with self.run.private:
                 self._check_address(request)
-                self._hear(name)
-                body = self._answer(request)
+                if not is_ahead:
+                    self._hear(name)
+                body = self._ahead(relayed) if is_ahead else self._answer(request, relayed)
         except HiddenError as hidden:
             _tell_owner(self.name, request.step, hidden.__cause__)
             self.close()
@@ -179,8 +187,10 @@ class Party:
                 self.run.take_back()
             body = Body({"error": str(error)})
             return whole(self._head(request, name, body), body)
-        self._last = (request.step, name, self._head(request, name, body), body)
-        return whole(*self._last[2:])
+        head = self._head(request, name, body)
+        if not is_ahead or "error" in body.meta:
+            self._last = (request.step, name, head, body)
+        return whole(head, body)
 
     def refuse(self, request: Envelope, name: str, reason: str) -> bytes:
         """Refuse a request of this session for its owner; name: the request's digest."""
@@ -195,6 +205,8 @@ class Party:
         """
         if self._half:
             self._half.erase()
+        if self._replica:
+            self._replica.close()
         self._sequence, self._answered = (), 0
         self.run.take_back()
 
@@ -223,8 +235,10 @@ class Party:
         """Everything that the owner's files do not hold; there are secrets in it.
 
         Raises:
-            PolicyError: the protocol keeps its secret in memory only.
+            PolicyError: the protocol keeps its secret in memory only, or there is a replica.
         """
+        if self._replica is not None:
+            raise PolicyError("the replica of this session is held in memory only")
         step, request, head, body = self._last or ("", "", b"", Body())
         return {
             "run": self.run.state(),
@@ -287,8 +301,10 @@ class Party:
             raise PolicyError(f"step {step!r} is out of order; next is {expected!r}")
         return again
 
-    def _answer(self, request: Envelope) -> Body:
+    def _answer(self, request: Envelope, relayed: Sequence[bytes] | None) -> Body:
         again = self._check_order(request.step)
+        if self._policy.replica and self._answered:
+            self._follow(request, relayed)
         if self._plan and protocol_of(self._plan).shows_rows(request.step):
             self.run.account.spend()
         body = self._body(request)
@@ -297,6 +313,50 @@ class Party:
         self._session = request.session
         self._answered += 1
         return body
+
+    def _follow(self, request: Envelope, relayed: Sequence[bytes] | None) -> None:
+        """Go on only with what this party's own replica asks; otherwise the session is over.
+
+        Raises:
+            PolicyError: nothing is relayed. ProtocolError, MessageError: see `Replica.follow`.
+        """
+        if relayed is None:
+            raise PolicyError(
+                "replica = true in the [policy] of this party: it answers only where everybody's "
+                "replies are relayed to it; the coordinator's administrator writes relay = true"
+            )
+        if self._replica is None and self._answered > 1:
+            raise PolicyError("the replica of this session was in memory only: begin another one")
+        with self._or_over():
+            if self._replica is None:
+                plan = plan_from_dict(_mapping(request.body.meta.get("plan")))
+                self._replica = Replica(self.name, request.session, plan, self._size_cap)
+            self._replica.follow(request, relayed or self._relayed, self._own)
+            self._relayed = ()
+
+    def _ahead(self, relayed: Sequence[bytes] | None) -> Body:
+        """Have the replica compute the next request before it comes, if there is one already."""
+        if self._policy.replica and self._answered:
+            self._relayed = tuple(relayed or ())
+            if self._replica is not None:
+                with self._or_over():
+                    self._replica.take(self._relayed, self._own)
+        return Body()
+
+    @property
+    def _own(self) -> bytes:
+        """This party's reply to the step before."""
+        assert self._last is not None  # noqa: S101 (it has answered)
+        return whole(*self._last[2:])
+
+    @contextmanager
+    def _or_over(self) -> Iterator[None]:
+        """What does not follow ends the session."""
+        try:
+            yield
+        except (ProtocolError, MessageError):
+            self.close()
+            raise
 
     def _repetition(self) -> tuple[str, ...]:
         """What may be asked in place of the next step: the last one, without missing parties."""

@@ -110,6 +110,12 @@ def whole(head: bytes, body: Body) -> bytes:
 
 def signed_head(envelope: Envelope, key: Ed25519PrivateKey) -> bytes:
     """All of a message but its blobs."""
+    signed = signed_part(envelope)
+    return signed + key.sign(_DOMAIN + signed)
+
+
+def signed_part(envelope: Envelope) -> bytes:
+    """What its sender signs, of which `digest` is: what a message is, whoever has the key."""
     header = json.dumps(
         {
             "session": envelope.session,
@@ -124,8 +130,7 @@ def signed_head(envelope: Envelope, key: Ed25519PrivateKey) -> bytes:
         separators=(",", ":"),
         allow_nan=False,
     ).encode()
-    signed = MAGIC + len(header).to_bytes(4, "little") + header
-    return signed + key.sign(_DOMAIN + signed)
+    return MAGIC + len(header).to_bytes(4, "little") + header
 
 
 def decode(data: bytes, verify_key: str, *, size_cap: int = DEFAULT_SIZE_CAP) -> Envelope:

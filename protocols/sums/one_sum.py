@@ -24,6 +24,9 @@ from parties.kernel.sums.row_function import SumFunction
 from protocols.errors import ParameterError
 from protocols.sums.objective import Objective
 
+EVERYBODY = ("*",)
+"""Of whose rows alone something can follow: of each party's."""
+
 Array = NDArray[np.float64]
 
 
@@ -93,7 +96,7 @@ class OneSum(Objective):
 
     @property
     def alone(self) -> tuple[str, ...]:
-        """Parties of which a part is opened that is no sum with others' rows."""
+        """Parties of which a part is opened that is no sum with others' rows; or EVERYBODY."""
         return ()
 
     @property

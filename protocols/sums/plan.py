@@ -40,7 +40,7 @@ from protocols.sums.objectives import (
     RowObjective,
     objective_from_dict,
 )
-from protocols.sums.one_sum import OneSum
+from protocols.sums.one_sum import EVERYBODY, OneSum
 from protocols.updates.registry import rounds_of, rule_from_dict
 from protocols.updates.update import Update
 
@@ -137,8 +137,17 @@ class GradientPlan(RunPlan):
 
     @property
     def alone(self) -> tuple[str, ...]:
-        """Of a sum; where all parties but one are, the difference is the last one's."""
+        """Of whose rows alone something opens, or can follow.
+
+        Of sums without noise of parties that weigh otherwise: everybody, see `SumsSession`. Where
+        all parties but one have a table, the difference is the last one's.
+        """
+        weights = {self.row_weight(party) for party in range(len(self.members))}
+        if self.privacy is None and len(weights) > 1:
+            return self.names
         named = self.task.alone if isinstance(self.task, OneSum) else ()
+        if named == EVERYBODY:
+            return self.names
         rest = [member.name for member in self.members if member.name not in named]
         return (*named, *rest) if named and len(rest) == 1 else named
 

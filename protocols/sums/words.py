@@ -34,7 +34,7 @@ def remarks(plan: GradientPlan) -> Iterator[str]:
         what = "the same, whatever their rows" if plan.weights else "as their rows"
         yield f"in every sum, parties count {what}"
     if plan.alone:
-        yield f"a table of the rows of each of {', '.join(plan.alone)} alone is opened"
+        yield f"what opens can tell of the rows of each of {', '.join(plan.alone)} alone"
 
 
 def figures(plan: GradientPlan) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from coordinator import coordinator
-from coordinator.coordinator import Coordinator, Observer, Outcome
+from coordinator.coordinator import Coordinator, Observer
 from coordinator.costs import Costs
 from coordinator.replay import replay
 from protocols.errors import ParameterError, ProtocolError
@@ -26,6 +26,7 @@ from protocols.exchange.transcript import verify
 from protocols.model import protocol as encrypted_model
 from protocols.plan.protocol import PHASES
 from protocols.steps.finish import weights_of
+from protocols.steps.whole import Outcome
 from tests.support.helpers import Session, header_of, log2_error, seal
 from tests.support.sessions import VICTIM, asked, model_session, record, small
 

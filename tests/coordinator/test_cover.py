@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from ciphercohort.verify.messages import bytes_per_party, sequence_problems
-from coordinator.coordinator import Outcome
 from coordinator.errors import LostError
 from coordinator.log import FOLDER, MessageLog, file_name
 from coordinator.replay import replay
@@ -23,6 +22,7 @@ from protocols.plan.protocol import protocol_of
 from protocols.plan.statement import make_statement
 from protocols.rows.training import train_plain
 from protocols.steps import decrypt
+from protocols.steps.whole import Outcome
 from tests.support import sessions
 from tests.support.helpers import NOISE, Session, half_of, log2_error, party_names
 from tests.support.sessions import (

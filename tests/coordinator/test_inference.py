@@ -37,8 +37,8 @@ from protocols.privacy.laws.seeded import SeededRandomness
 from protocols.privacy.loss.ledger import Ledger
 from protocols.statistics.inference.objective import InformationObjective
 from protocols.sums.missing_cells import MissingObjective
-from sims.evaluation import specs_of
 from sims.simulated_sums import Sums, encoded, infer, with_shards
+from sims.simulation import party_specs
 from tests.coordinator.test_deployment import NAMES, Centre
 from tests.parties.agents import PASSPHRASE, Agents
 from tests.sims.model_runs import cohort
@@ -132,7 +132,7 @@ def simulated(epsilon: float | None) -> Any:
     """The same rows, noise streams and model, in one process."""
     config = SimulationConfig(label="died", epsilon=epsilon, seed=3)
     shards = encoded(FRAMES, SCHEMA, private=epsilon is not None)
-    specs = with_shards(specs_of(config, shards, 3, ()), shards)
+    specs = with_shards(party_specs(config, shards, 3, ""), shards)
     return infer(specs, SCHEMA, MODEL.weights, "logistic", sums_wanted(epsilon, 1e-5, 0))
 
 
@@ -229,7 +229,7 @@ def test_rows_that_a_training_held_back_are_left_out(centre: Hospitals) -> None:
         used[name] = frame.iloc[coins.chosen(HeldOut(share=0.25, draw="d1"), shard)]
     config = SimulationConfig(label="died", epsilon=None, seed=3)
     shards = encoded(used, SCHEMA, private=False)
-    specs = with_shards(specs_of(config, shards, 3, ()), shards)
+    specs = with_shards(party_specs(config, shards, 3, ""), shards)
     alone = infer(specs, SCHEMA, MODEL.weights, MODEL.model, sums_wanted(None, 1e-5, 0))
     np.testing.assert_allclose(found.se, alone.se, atol=1e-7)
 
@@ -259,7 +259,7 @@ def test_empty_cells_are_counted_over_all_parties(
     }
     whole = {name: shard._value for name, shard in shards.items() if shard is not None}
     specs = with_shards(
-        specs_of(SimulationConfig(label="died", epsilon=None, seed=3), whole, 3, ()), whole
+        party_specs(SimulationConfig(label="died", epsilon=None, seed=3), whole, 3, ""), whole
     )
     simulated = missing_by(
         Sums(specs=specs, schema=missing_schema(SCHEMA), wanted=sums_wanted(None, 1e-5, 0))

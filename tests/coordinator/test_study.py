@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,11 +23,11 @@ from parties.policy import Policy
 from parties.reader.schema import CategoricalColumn, NumericColumn, Schema, Targets
 from parties.reader.shard import encode_shard
 from parties.reader.views import by_range
-from protocols.errors import ParameterError, ProtocolError, SchemaError
+from protocols.errors import ParameterError, PolicyError, ProtocolError, SchemaError
 from protocols.plan.kinds import plan_from_dict
 from protocols.statistics.study.objectives import PersonTimeObjective
-from sims.evaluation import specs_of
 from sims.simulated_sums import Sums
+from sims.simulation import party_specs
 from sims.study import cox, describe, glm, survival
 from tests.coordinator.test_deployment import NAMES
 from tests.coordinator.test_inference import FRAMES, SCHEMA, Hospitals
@@ -195,7 +196,7 @@ def test_private_hazards_are_those_of_a_simulation(
     shards = {name: encode_shard(stays(k), own) for k, name in enumerate(NAMES)}
     named = {"model": "linear", "targets": STAYS.label.names}
     config = SimulationConfig(epsilon=12.0, seed=3, **named)  # type: ignore[arg-type]
-    specs = specs_of(config, shards, 3, ())
+    specs = party_specs(config, shards, 3, "")
     due = private_cox_by(Sums(specs=specs, schema=own, wanted=sums_wanted(12.0, 1e-5, 0)))
     np.testing.assert_allclose(found.coef, due.coef, rtol=0, atol=1e-6)
     np.testing.assert_allclose(found.se, due.se, rtol=0, atol=1e-6)
@@ -222,7 +223,14 @@ def test_a_generalised_model_is_that_of_a_simulation(clinics: Hospitals, tmp_pat
     STAYS.save(tmp_path / "schema.json")
     rows = pd.concat([stays(k).assign(site=name) for k, name in enumerate(NAMES)])
     given: dict[str, Any] = {"target": "died", "site_intercepts": True, "family": "binomial"}
+    for name, party in clinics.agents.session.parties.items():
+        party._policy = replace(party._policy, site_tables=True)
+        clinics.agents.restart(name)
     path, found = deployed.glm(folder_of(clinics, False), **given)
+    # An owner has to accept them by name.
+    assert found.plans[-1].alone == NAMES
+    with pytest.raises(PolicyError, match="site_tables"):
+        Policy(exact_sums=True).check_alone(found.plans[-1], NAMES[0])
     due = glm(rows, schema=tmp_path / "schema.json", split="by:site", **given)
     told = json.loads(path.read_text())
     np.testing.assert_allclose(found.coef, due.coef, rtol=0, atol=1e-8)

@@ -273,8 +273,15 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
         lambda k: refused(k, weights=(-1.0,) * 4),
     ),
     "weights alike": (
-        "alike or same", "True",
+        "alike or (same and (bool(sheet.law) or terms.alone))", "True",
         lambda k: refused(k, weights=(1.0, 1e-9, 1e-9, 1e-9)),
+    ),
+    "weights apart without noise": (
+        "(bool(sheet.law) or terms.alone)", "True",
+        lambda k: refused(
+            k, {"exact": True, "alone": False}, **UNAGREED,
+            weights=(0.25 / len(X), 0.25, 0.125, 0.0625),
+        ),
     ),
     "room": (
         "largest <= params.max_value * SLACK", "True",

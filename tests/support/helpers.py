@@ -15,7 +15,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
-from coordinator.coordinator import Coordinator, Outcome
+from coordinator.coordinator import Coordinator
 from parties.agent.agent import Agent
 from parties.agent.owner import Owner
 from parties.agent.settings import Driving, Settings
@@ -47,6 +47,7 @@ from protocols.plan.run_plan import Member, PrivacyPlan
 from protocols.privacy.laws.seeded import SeededRandomness
 from protocols.rows.plan import RowsPlan
 from protocols.rows.training import PlainGradient, train_plain
+from protocols.steps.whole import Outcome
 from protocols.updates.barrier import Barrier
 from protocols.updates.momentum import GradientDescent, Nesterov
 from protocols.updates.registry import rule_from_dict

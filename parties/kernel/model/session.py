@@ -396,6 +396,8 @@ class ModelSession:
             if sheet.gamma:
                 y = logit(sheet.gamma * y + (1 - sheet.gamma) / 2)
             y = (y / sheet.unit).reshape(-1, *sheet.columns.shape[1:])
+            if not sheet.law:  # a refusal of what a unit leaves beyond 1 would tell of a target
+                y = np.clip(y, -1.0, 1.0)
             # Written so that what is not a number is refused.
             fits = [
                 row_norms(x) <= sheet.bound * SLACK,

@@ -127,8 +127,8 @@ class Generalised(SumFunction):
         return self.rows
 
     def alone(self, roster: Collection[str], colluders: int) -> Collection[str]:
-        """Of two owners' outer products each is known to whoever knows the rest, of one anyhow."""
-        return roster if self.clusters and len(roster) < max(1, colluders) + 3 else ()
+        """Everybody: of totals and of centred rows a few owners' tell of each, or one's is all."""
+        return roster if self.clusters or self.within else ()
 
     def length(self, features: int) -> int:
         """Of all parts."""

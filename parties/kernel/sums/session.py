@@ -91,7 +91,7 @@ class SumsSession:
         range, or below its unit, nothing is left, and this party's part stands alone, with its own
         share of the noise.
         """
-        sheet, params = self._sheet, self._params
+        sheet, params, terms = self._sheet, self._params, self._terms
         alike = len({*sheet.weights}) == 1
         # Parties that weigh the same, whatever their rows: each holds its own weight to that.
         same = math.isclose(weight * rows * len(sheet.roster), 1.0, rel_tol=1e-9)
@@ -101,7 +101,8 @@ class SumsSession:
         # Bounds of exact sums are the sheet's word; what a row counts is not.
         finest = math.ldexp(min(weight, *self._most.values()), sheet.scale_bits)
         for field, holds in (
-            ("weights: of one party apart", alike or same),
+            # Without noise each part is on a grid by its own weight: one alone may be left of all.
+            ("weights: of one party apart", alike or (same and (bool(sheet.law) or terms.alone))),
             ("weights: of a plain sum", alike or not isinstance(self._function, SumFunction)),
             ("scale_bits: rows are cut off", largest <= params.max_value * SLACK),
             ("scale_bits: noise is rounded", not sheet.law or least >= COARSEST),

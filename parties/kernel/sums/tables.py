@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
+from parties.kernel.integers import added
 from parties.kernel.integers.exact import Exact, joined
 from parties.kernel.sums.integer_sums import log_sum, row_scores, summed
 from parties.kernel.sums.links import CLASSES, MODELS, TARGETS, decoded, deviances, logits
@@ -138,12 +139,14 @@ class LabelTable(Table):
             return Exact(counts, 0)
         p = decoded(self.model, z)
         decile = np.minimum((p * DECILES).astype(np.intp), DECILES - 1)
-        tables = [
-            np.bincount(decile, weights=values, minlength=DECILES)
-            for values in (np.ones_like(p), positive.astype(np.float64), p)
-        ]
-        loss = np.logaddexp(0.0, np.where(positive, -z, z)).sum()
-        return Exact.of(np.concatenate([counts, *tables, [loss, ((p - positive) ** 2).sum()]]))
+        ones = (decile[:, None] == np.arange(DECILES)).astype(np.float64)
+        loss = np.logaddexp(0.0, np.where(positive, -z, z))
+        return joined(
+            Exact(counts, 0),
+            *(_bounded(ones * each[:, None], 1.0) for each in (np.ones_like(p), positive, p)),
+            _bounded(loss, self.largest + math.log(2)),
+            _bounded((p - positive) ** 2, 1.0),
+        )
 
 
 class ClassTable(Table):
@@ -187,9 +190,19 @@ class ClassTable(Table):
         if not self.exact:
             return found
         own = np.take_along_axis(log_p, code[:, None], axis=1)[:, 0]
-        loss = (logsumexp(log_p, axis=1) - own).sum()
-        brier = ((decoded(self.model, scores) - y) ** 2).sum()
-        return joined(found, Exact.of(np.array([loss, brier])))
+        loss = logsumexp(log_p, axis=1) - own
+        brier = ((decoded(self.model, scores) - y) ** 2).sum(axis=1)
+        most = 2 * self.largest + math.log(2 * self.outputs)
+        return joined(found, _bounded(loss, most), _bounded(brier, 2.0))
+
+
+def _bounded(parts: Array, most: float) -> Exact:
+    """Sum of numbers of each row, on a grid by their public bound: everybody's is the same.
+
+    On one by a party's own largest number, what is small beside that would be lost.
+    """
+    rows = parts.reshape(len(parts), -1)
+    return Exact(*added(lambda some: rows[some], len(rows), rows.shape[1], most))
 
 
 def log_odds(logits: Array) -> Array:

@@ -13,7 +13,7 @@ from parties.kernel.study.person_time import PersonTime
 from parties.kernel.sums.row_function import SumFunction
 from protocols.exchange import CELLS_VIEW, RANGES_VIEW
 from protocols.exchange.serialise import to_plain
-from protocols.sums.one_sum import OneSum
+from protocols.sums.one_sum import EVERYBODY, OneSum
 
 SERIES = (
     "it is one of several sums, each at a point that follows from those before, for which you are "
@@ -189,6 +189,11 @@ class GeneralisedObjective(_Exact):
     alone_shows = "a category or a value that few rows have shows these rows"
 
     adds: Generalised
+
+    @property
+    def alone(self) -> tuple[str, ...]:
+        """Of totals of owners, and of rows about an owner's own mean, each has to accept them."""
+        return EVERYBODY if self.adds.clusters or self.adds.within else ()
 
     def remarks(self) -> tuple[str, ...]:
         """Of the other sums, of parties' own totals, and what is exact."""

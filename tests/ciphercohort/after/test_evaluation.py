@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -138,8 +139,15 @@ def test_small_cells_are_not_shown() -> None:
 def test_without_consent_the_run_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     import sims.evaluation as module
 
-    own = module.specs_of
-    monkeypatch.setattr(module, "specs_of", lambda c, s, r, sites: own(c, s, r, sites[:1]))
+    own = module.party_specs
+
+    def but_one(*given: Any) -> Any:
+        specs = own(*given)
+        last = [*specs][-1]
+        policy = replace(specs[last].policy, site_tables=False)
+        return {**specs, last: replace(specs[last], policy=policy)}
+
+    monkeypatch.setattr(module, "party_specs", but_one)
     with pytest.raises(CohortError, match="site_tables"):
         evaluate(MODEL, FRAME, split="by:site", sites="all", least=2, seed=1)
 

@@ -39,9 +39,9 @@ from protocols.statistics.inference.estimate import (
     least_squares,
     noisy_least_squares,
 )
-from sims.evaluation import specs_of
 from sims.prepare import split_rows
 from sims.simulated_sums import encoded, infer, with_shards
+from sims.simulation import party_specs
 from tests.sims.evaluation_tables import COSTED, COUNTED, MODEL, SCHEMA, table
 from tests.sims.model_runs import public_schema
 
@@ -71,7 +71,7 @@ def run(
     config = SimulationConfig(label="died", epsilon=epsilon, ledger=ledger, seed=3)
     frames, names = split_rows(frame, 3, "even", schema.label.names[0], np.random.default_rng(0))
     shards = encoded(dict(zip(names, frames, strict=True)), schema, private=epsilon is not None)
-    specs = with_shards(specs_of(config, shards, 3, ()), shards)
+    specs = with_shards(party_specs(config, shards, 3, ""), shards)
     if weights is None:
         weights = MODEL.weights if model == "logistic" else np.zeros((schema.num_features, 1))
     return infer(specs, schema, weights, model, sums_wanted(epsilon, 1e-5, 0))

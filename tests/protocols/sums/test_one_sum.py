@@ -184,7 +184,7 @@ def test_plans_that_do_not_fit_are_refused(change: dict[str, object], words: str
 
 def test_owners_are_told_what_is_exact_and_what_is_of_one_party() -> None:
     told = list(kinds.remarks(plan_sum(FIGURES, replace(PROMISE, epsilon=None), SUMS["exact"])))
-    assert "exact" in told[0] and told[1].endswith("each of a alone is opened")
+    assert "exact" in told[0] and told[1].endswith("the rows of each of a alone")
     assert not list(kinds.remarks(plan_sum(FIGURES, PROMISE, LABEL)))
 
 

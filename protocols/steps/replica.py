@@ -1,0 +1,200 @@
+"""A replica: the coordinator's computation once more at a party, before it answers.
+
+The coordinator relays everybody's signed replies to a step beside its next request, or ahead of it,
+while it computes that itself (`exchange.relayed`). The replica runs the same generator
+(`whole.whole_run`) on them, and every request of a run follows from the replies before it, to the
+bit. A party goes on only if what it is asked is what its own replica asks.
+
+Security: so a coordinator that deviates gets nothing, whatever it is after: another point, other
+keys, a chosen ciphertext, a sum that is none, a step left out. What a replica takes as a reply is
+
+- signed by its party, whose key is in the plan that this party agreed to, and in its roster;
+- to exactly the request that the replica itself would have sent that party, so that this one was
+  told nothing else; its head says that it was asked nothing in between.
+
+Two replicas are fed the same, or those who sign two replies to one request are found by the views
+that all confirm (`confirmed.View`). NOT prevented: what the replies themselves bring about. An
+owner that chooses its own, or who is lost, which with cover is the coordinator's word (`cover`).
+
+Costs: everybody's replies travel to everybody, and each computes what the coordinator does. Its
+state is in memory only: a party that restarts has none, and its session is over.
+
+Fixed for one release of OpenFHE and equal floating-point arithmetic, as for `coordinator.replay`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from protocols.errors import MessageError, ProtocolError
+from protocols.exchange.messages import (
+    MAX_HEADER_BYTES,
+    SIGNATURE_BYTES,
+    UNHEARD,
+    Ask,
+    Body,
+    Envelope,
+    address_of,
+    decode,
+    digest,
+    heard,
+    signed_part,
+)
+from protocols.exchange.transcript import LOST, Transcript
+from protocols.names import COORDINATOR
+from protocols.plan.protocol import BEFORE, FINISH, Watch, protocol_of
+from protocols.plan.run_plan import RunPlan
+from protocols.steps import second_moment
+from protocols.steps.finish import weights_of
+from protocols.steps.whole import whole_run
+
+DECODED = 6.5
+"""Deviations of the decoder's noise that weights may be off by: P(beyond) = 1e-10."""
+
+
+class Replica:
+    """Of one run; name: its party; session, plan: as this party is asked to agree to.
+
+    size_cap: of a message.
+    """
+
+    def __init__(self, name: str, session: str, plan: RunPlan, size_cap: int) -> None:
+        self._name, self._session, self._plan, self._cap = name, session, plan, size_cap
+        self._keys, self._transcript = dict(plan.roster), Transcript()
+        self._heads = dict.fromkeys(self._keys, UNHEARD)
+        self._evidence: Any = None
+        self._exchange = whole_run(
+            self._keys,
+            lambda members: plan.among(plan.session, members),
+            self._transcript,
+            lambda agreed: Watch(evidence=self._evidence),
+        )
+        self._asked: Ask = next(self._exchange)
+        self._due = self._noted()
+        self._is_ahead = False
+
+    def take(self, relayed: Sequence[bytes], own: bytes) -> None:
+        """Compute what is asked next, ahead of the request; see `follow`."""
+        # What rows are whitened by comes with the request.
+        if not self._is_ahead and not (self._plan.whitens and self._asked.step == BEFORE[-1]):
+            self._advance(relayed, own)
+            self._is_ahead = True
+
+    def _advance(self, relayed: Sequence[bytes], own: bytes) -> None:
+        replies = self._replies(relayed, own)
+        try:
+            self._asked = self._exchange.send(replies)
+        except StopIteration:
+            raise ProtocolError("this run is over: nothing is asked any more") from None
+
+    def follow(self, request: Envelope, relayed: Sequence[bytes], own: bytes) -> None:
+        """Take everybody's replies to the step before; refuse a request that is not what follows.
+
+        relayed: messages of the other parties; own: this party's.
+
+        Raises:
+            ProtocolError: names step and field, or whose reply is none. MessageError: malformed.
+        """
+        if request.step == second_moment.STEP:
+            self._evidence = second_moment.Evidence.from_body(request.body)
+        if not self._is_ahead:
+            self._advance(relayed, own)
+        asked, self._is_ahead = self._asked, False
+        if asked.step != request.step:
+            raise ProtocolError(
+                f"step {request.step!r} was asked where {asked.step!r} follows from the replies"
+            )
+        if self._name not in asked.bodies:
+            raise ProtocolError(f"step {asked.step!r}: nothing is due from this party")
+        for difference in differences(asked.bodies[self._name], request.body, asked.step == FINISH):
+            raise ProtocolError(
+                f"step {asked.step!r}: {difference} is not what follows from everybody's replies: "
+                "the coordinator deviates, and this party has stopped"
+            )
+        if asked.step == FINISH:
+            self._check_weights(request.body)
+        self._due = self._noted()
+
+    def close(self) -> None:
+        """Free what the computation holds."""
+        self._exchange.close()
+
+    def _noted(self) -> dict[str, str]:
+        """Digests of what is asked now, by party, which heads and transcript have from here on."""
+        found = {}
+        for name, body in self._asked.bodies.items():
+            signed = signed_part(Envelope(self._session, self._asked.step, COORDINATOR, name, body))
+            found[name] = digest(signed)
+            self._heads[name] = heard(self._heads[name], found[name])
+            size = len(signed) + SIGNATURE_BYTES + sum(map(len, body.blobs))
+            self._add(COORDINATOR, name, size, found[name])
+        return found
+
+    def _replies(self, relayed: Sequence[bytes], own: bytes) -> dict[str, Body]:
+        """By party, in the plan's order, as the coordinator hands them to its generator."""
+        asked, frames = self._asked, {self._name: own}
+        for data in relayed:
+            step, sender, _ = address_of(data[: MAX_HEADER_BYTES + SIGNATURE_BYTES])
+            if step == asked.step:
+                frames.setdefault(sender, data)
+        found = {}
+        for name in asked.bodies:
+            if name not in frames:
+                if not asked.lossy:
+                    raise ProtocolError(f"step {asked.step!r}: no reply of {name!r} was relayed")
+                self._add(name, COORDINATOR, *LOST)
+                continue
+            body = self._read(name, frames[name])
+            self._add(name, COORDINATOR, len(frames[name]), digest(frames[name]))
+            found[name] = asked.fold(name, body) if asked.fold else body
+        return found
+
+    def _read(self, name: str, data: bytes) -> Body:
+        """A reply, of the party itself, to what the replica asks it."""
+        step = self._asked.step
+        try:
+            reply = decode(data, self._keys[name], size_cap=self._cap)
+        except MessageError as error:
+            raise ProtocolError(f"step {step!r}, reply of {name!r}: {error}") from None
+        address = (reply.session, reply.step, reply.sender, reply.recipient)
+        if address != (self._session, step, name, COORDINATOR):
+            raise ProtocolError(f"step {step!r}: a reply of {name!r} to another step was relayed")
+        if reply.answers != self._due[name]:
+            raise ProtocolError(
+                f"step {step!r}: party {name!r} was asked something else than what follows from "
+                "everybody's replies"
+            )
+        if reply.seen != self._heads[name]:
+            raise ProtocolError(
+                f"step {step!r}: party {name!r} was asked something in between that no replica asks"
+            )
+        return reply.body
+
+    def _add(self, sender: str, recipient: str, size: int, message: str) -> None:
+        self._transcript.add(
+            step=self._asked.step, sender=sender, recipient=recipient, size=size, message=message
+        )
+
+    def _check_weights(self, told: Body) -> None:
+        """Those that are told are those that were decrypted, to the decoder's noise."""
+        due, weights = weights_of(self._asked.bodies[self._name]), weights_of(told)
+        bound = DECODED * protocol_of(self._plan).release_error(self._plan)
+        if due.shape != weights.shape or not np.abs(weights - due).max(initial=0.0) <= bound:
+            raise ProtocolError("the weights that are told are not those that were decrypted")
+
+
+def differences(due: Body, sent: Body, is_finish: bool) -> Iterator[str]:
+    """Field and blobs that differ; not the weights of `finish`, whose decoding is noisy."""
+    wanted: Mapping[str, Any] = json.loads(json.dumps(dict(due.meta)))
+    for key in dict.fromkeys([*wanted, *sent.meta]):
+        if key not in wanted or key not in sent.meta or wanted[key] != sent.meta[key]:
+            yield f"field {key!r}"
+    if len(due.blobs) != len(sent.blobs):
+        yield f"the number of blobs, {len(sent.blobs)} for {len(due.blobs)},"
+    for position, (a, b) in enumerate(zip(due.digests, sent.digests, strict=False)):
+        if a != b and not is_finish:
+            yield f"blob {position}"

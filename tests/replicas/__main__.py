@@ -1,0 +1,121 @@
+"""`python -m tests.replicas`: see the package; exit code 1 where a message got through."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import random
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from protocols.exchange.messages import Body
+from protocols.plan.protocol import FINISH
+from tests.replicas.deviations import Change, blob, one_bit, ran, refusals, zeros
+from tests.replicas.test_replica import ALL, MAKE, VICTIM
+from tests.support.helpers import NOISE, Session, party_names
+from tests.support.sessions import (
+    Vanishing,
+    altered,
+    asked,
+    model_session,
+    quadratic_session,
+    small,
+    sums_session,
+)
+
+
+def changes(body: Body) -> Iterator[tuple[str, Change]]:
+    """In every way: a field more, each field gone, each blob changed, cleared or gone."""
+    yield "a field more", lambda b: Body({**b.meta, "more": 1}, b.blobs)
+    for key in body.meta:
+        yield f"{key} gone", partial(_without, key)
+    for k in range(len(body.blobs)):
+        yield f"a bit of blob {k}", blob(k, one_bit)
+        if any(body.blobs[k]):
+            yield f"blob {k} cleared", blob(k, zeros)
+        yield f"blob {k} gone", lambda b, k=k: Body(b.meta, b.blobs[:k] + b.blobs[k + 1 :])
+    if len({*body.blobs}) > 1:
+        yield "blobs in another order", lambda b: Body(b.meta, b.blobs[::-1])
+
+
+def _without(key: str, body: Body) -> Body:
+    return Body({k: v for k, v in body.meta.items() if k != key}, body.blobs)
+
+
+def through(make: Callable[[], Session]) -> Iterator[str]:
+    """Changed messages of a protocol that an owner answered, for one owner and for all."""
+    honest = make()
+    honest.run()
+    bodies = {
+        step: asked(honest, data) for step, name, data, _ in honest.recorded if name == VICTIM
+    }
+    for step, body in bodies.items():
+        for words, change in changes(body):
+            # What is decoded is noisy, and held to the noise; nothing follows from an enrolment.
+            if step == "enrol" or (step == FINISH and words.startswith("a bit")):
+                continue
+            for told in ((VICTIM,), ALL):
+                session = make()
+                end = ran(session, altered(step, change, *told))
+                found = refusals(session)
+                if session.recorded[-1][0] != step or not all(found[n] for n in told):
+                    yield f"{step}, {words}, {len(told)} told: {end or 'the run came to its end'}"
+
+
+def honest(count: int) -> Iterator[str]:
+    """Runs over protocols and options, with losses, that ended with a refusal."""
+    rng = random.Random(1)
+    for k in range(count):
+        parties, rounds = rng.choice([3, 3, 4, 5]), rng.choice([1, 2, 3])
+        common: dict[str, Any] = {"parties": parties, "rounds": rounds}
+        rule = {"update": rng.choice(["nag", "gd", "barrier-1", "barrier-2"])}
+        noise = {"privacy": rng.choice([None, NOISE])}
+        kind = rng.choice(["rows", "rows", "model", "model", "sums", "cover", "quadratic", *MAKE])
+        ask: Any = None
+        if kind == "rows":
+            session = small(**common, **rule, **noise, rows=rng.choice([4, 9]), ring_dim=1024)
+        elif kind == "model":
+            session = model_session(**common, **noise, update=rng.choice(["nag", "gd"]))
+        elif kind == "sums":
+            session = sums_session(**common)
+        elif kind == "quadratic":
+            session = quadratic_session()
+        elif kind == "cover":
+            session = small(update="nag", parties=4, cover=2)
+            lost = {rng.choice(["refresh/1", "commit-refresh/1"]): (party_names(4)[2],)}
+            ask = Vanishing(session.ask, lost)
+        else:
+            session = MAKE[kind]()
+        if words := ran(session, ask=ask):
+            yield f"run {k}, {kind} {common} {rule}: {words}"
+
+
+def main() -> int:
+    """Print what got through, or was refused for nothing."""
+    logging.disable(logging.WARNING)
+    parser = argparse.ArgumentParser(prog="python -m tests.replicas", description=__doc__)
+    parser.add_argument("--runs", type=int, default=0, help="honest runs instead")
+    parser.add_argument("protocols", nargs="*", metavar="PROTOCOL", help=", ".join(MAKE))
+    options = parser.parse_args()
+    failed = 0
+    if options.runs:
+        failed = _told(f"{options.runs} honest runs", honest(options.runs))
+    for name in () if options.runs else options.protocols or MAKE:
+        failed |= _told(name, through(MAKE[name]))
+    return failed
+
+
+def _told(what: str, found: Iterator[str]) -> int:
+    count = 0
+    for words in found:
+        count += 1
+        sys.stdout.write(f"{what}: {words}\n")
+    sys.stdout.write(f"{what}: {count or 'none'} {'failed' if count else 'wrong'}\n")
+    sys.stdout.flush()
+    return int(bool(count))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

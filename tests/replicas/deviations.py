@@ -1,0 +1,80 @@
+"""Coordinators that deviate, against owners with replicas. INSECURE toy rings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from coordinator.relay import relaying
+from protocols.errors import ProtocolError
+from protocols.exchange.messages import Ask, Body
+from tests.support.helpers import Session
+from tests.support.sessions import Deviation, driven, reply_of
+
+Change = Callable[[Body], Body]
+
+
+def with_replicas(session: Session) -> Session:
+    """The same, of owners with replicas."""
+    for party in session.parties.values():
+        party._policy = replace(party._policy, replica=True)
+    return session
+
+
+def ran(session: Session, deviate: Deviation | None = None, ask: Any = None) -> str:
+    """What ended a run of owners with replicas; empty: it came to its end."""
+    with_replicas(session)
+    if deviate:
+        honest = session.coordinator.protocol
+        session.coordinator.protocol = lambda: deviate(honest())  # type: ignore[method-assign]
+    try:
+        session.run(relaying(ask or session.ask))
+    except ProtocolError as error:
+        return str(error)
+    return ""
+
+
+def refusals(session: Session) -> dict[str, str]:
+    """What each party answered to the last step that was asked, empty where it answered."""
+    last = session.recorded[-1][0]
+    return {
+        name: str(reply_of(session, name, reply).body.meta.get("error", ""))
+        for step, name, _, reply in session.recorded
+        if step == last
+    }
+
+
+def believing(step: str, change: Callable[[str, Body], Body]) -> Deviation:
+    """A coordinator that goes on from other replies to a step than those that it relays."""
+
+    def meet(ask: Ask) -> Any:
+        fold = ask.fold or (lambda name, body: body)
+        other = replace(ask, fold=lambda name, body: fold(name, change(name, body)))
+        return (yield other if ask.step == step else ask)
+
+    return lambda exchange: driven(exchange, meet)
+
+
+# -- changes of a request --------------------------------------------------------------------------
+
+
+def blob(at: int, change: Callable[[bytes], bytes]) -> Change:
+    """Of one blob of a request."""
+
+    def changed(body: Body) -> Body:
+        blobs = list(body.blobs)
+        blobs[at] = change(blobs[at])
+        return Body(body.meta, tuple(blobs))
+
+    return changed
+
+
+def one_bit(data: bytes) -> bytes:
+    """The lowest bit: still a residue below its prime, but for one value in 2^60."""
+    return bytes([data[0] ^ 1]) + data[1:]
+
+
+def zeros(data: bytes) -> bytes:
+    """The smallest chosen ciphertext."""
+    return bytes(len(data))

@@ -1,0 +1,333 @@
+"""An owner with a replica answers nothing but what follows from everybody's replies. INSECURE.
+
+By every way in which a coordinator is known to get rows or keys from owners that trust it
+(`tests/coordinator/test_replay.py`, `tests/protocols/steps/test_key_oracles.py`): each honest owner
+refuses before its share leaves, and names step and reason.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator.log import FOLDER, recorded
+from coordinator.relay import relaying
+from protocols.errors import MessageError, PolicyError, ProtocolError
+from protocols.exchange.messages import Body, public_bytes
+from protocols.exchange.relayed import MARK, RELAY, beside, parted
+from tests.replicas.deviations import believing, blob, one_bit, ran, refusals, with_replicas, zeros
+from tests.support.helpers import Session, log2_error, party_names
+from tests.support.sessions import (
+    NAG,
+    VICTIM,
+    StopHere,
+    Vanishing,
+    altered,
+    driven,
+    gram_session,
+    lffr_model_session,
+    model_session,
+    moment_session,
+    record,
+    refusal,
+    request,
+    resigned,
+    small,
+    sums_session,
+    whitened_session,
+)
+from tests.support.sessions import with_meta as meta
+
+ALL = party_names(3)
+rows: Callable[..., Session] = partial(small, **NAG)
+MAKE: dict[str, Callable[..., Session]] = {
+    "rows": rows,
+    "whitened": whitened_session,
+    "gram": gram_session,
+    "model": model_session,
+    "lffr model": lffr_model_session,
+    "sums": sums_session,
+    "moment": moment_session,
+}
+
+
+@pytest.mark.parametrize("name", ["rows", "whitened", "gram", "model", "lffr model", "sums"])
+def test_an_honest_run_ends_as_without(name: str) -> None:
+    session = MAKE[name]()
+    assert ran(session) == ""
+    assert all(party._replica is not None for party in session.parties.values())
+    again = MAKE[name]() if name == "whitened" else None  # its noise is another one each time
+    if again is None:
+        again = MAKE[name]()
+        again.run()
+        assert log2_error(session.outcome.weights, again.outcome.weights) < np.log2(1e-4)
+
+
+def test_owners_that_are_covered_for_stop_nobody() -> None:
+    session = small(update="nag", parties=4, cover=2)
+    gone = Vanishing(session.ask, {"refresh/1": (party_names(4)[1],)})
+    assert ran(session, ask=gone) == ""
+    assert session.outcome.missing == (party_names(4)[1],)
+
+
+def older(body: Body) -> Body:
+    """The blobs of a request in another order: another iterate's in the place of this one's."""
+    return Body(body.meta, body.blobs[::-1])
+
+
+def more(body: Body) -> Body:
+    """A plan of more iterations."""
+    plan = {**body.meta["plan"]}
+    plan["update"] = {**plan["update"], "rounds": plan["update"]["rounds"] + 1}
+    return Body({**body.meta, "plan": plan})
+
+
+ATTACKS: dict[str, tuple[str, str, Any, tuple[str, ...]]] = {
+    "another point": ("model", "commit-gradient/1", blob(0, one_bit), ALL),
+    "another point for one owner": ("model", "commit-gradient/1", blob(0, one_bit), (VICTIM,)),
+    "another point of public sums": ("sums", "round/1", blob(0, one_bit), ALL),
+    "other evaluation keys": ("model", "evaluation-keys/1", blob(0, one_bit), ALL),
+    "other rotation keys": ("rows", "rotations/0", meta(indices=[1]), ALL),
+    "a forged sum H0": ("rows", "commit-relinearise", blob(0, zeros), ALL),
+    "a forged sum H1": ("model", "commit-relinearise", blob(1, zeros), ALL),
+    "another joint key": ("rows", "public-shares/0", blob(0, one_bit), ALL),
+    "a chosen ciphertext, refreshed": ("rows", "commit-refresh/1", blob(0, zeros), ALL),
+    "one of an encrypted model": ("model", "refresh/1", blob(0, zeros), ALL),
+    "a chosen ciphertext, decrypted": ("rows", "commit-decrypt", blob(0, zeros), ALL),
+    "one of an encrypted model, decrypted": ("model", "commit-decrypt", blob(0, zeros), ALL),
+    "a plaintext added": ("rows", "commit-refresh/2", blob(0, one_bit), ALL),
+    "another iterate": ("rows", "commit-refresh/1", older, ALL),
+    "other weights": ("rows", "finish", blob(0, one_bit), ALL),
+    "other seeds": ("rows", "commit-keys", meta(seeds={}), (VICTIM,)),
+    "other signatures": ("model", "gradient/1", meta(signed={}), (VICTIM,)),
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_what_does_not_follow_is_refused(attack: str) -> None:
+    kind, step, change, told = ATTACKS[attack]
+    session = MAKE[kind]()
+    if step == "finish":  # beyond the decoder's noise
+
+        def change(body: Body) -> Body:
+            return Body(body.meta, ((np.frombuffer(body.blobs[0]) + 1.0).tobytes(),))
+
+    words = ran(session, altered(step, change, *told))
+    assert session.recorded[-1][0] == step and "refuses" in words
+    found = refusals(session)
+    assert all(found[name] for name in told), found
+    assert all("follow" in found[name] or "decrypted" in found[name] for name in told), found
+    assert all(session.parties[name].answered == 0 for name in told)  # it is over, for good
+
+
+def test_a_sum_of_other_replies_is_found() -> None:
+    """One part counts twice and one not at all: the next point follows from another sum."""
+    session, seen = sums_session(), dict[str, Body]()
+
+    def twice(name: str, body: Body) -> Body:
+        return seen.setdefault("first", body) if name in (ALL[0], VICTIM) else body
+
+    assert "follows" in ran(session, believing("round/1", twice))
+    assert session.recorded[-1][0] == "round/2" and all(refusals(session).values())
+
+
+def test_another_plan_for_one_owner_is_found() -> None:
+    """Each signs the one that it was shown, and no seed is shown."""
+    session = rows()
+    assert "agreed to a different plan" in ran(session, altered("agree", more, VICTIM))
+    assert session.recorded[-1][0] == "agree"
+
+
+class Meddling:
+    """A transport on which one owner is relayed something else in one step."""
+
+    def __init__(self, session: Session, step: str, change: Any) -> None:
+        self._session, self._step, self._change = session, step, change
+        self.first = b""  # that was ever relayed to it
+
+    def __call__(self, step: str, outgoing: Any) -> Any:
+        """Deliver a step."""
+        sent = {}
+        for name, data in outgoing.items():
+            own, replies = parted(data)
+            if name == VICTIM and replies:
+                self.first = self.first or replies[0]
+            if (step, name) == (self._step, VICTIM):
+                replies = tuple(self._change(self, self._session, list(replies or ())))
+            sent[name] = beside(own, replies or ())
+        return self._session.ask(step, sent)
+
+
+FAULTS: dict[str, Any] = {
+    "forged": lambda by, session, replies: [replies[0][:-1] + b"\0", *replies[1:]],
+    "changed by its owner": lambda by, session, replies: [
+        resigned(session, replies[0], body=meta(more=1)),
+        *replies[1:],
+    ],
+    "to another request": lambda by, session, replies: [
+        resigned(session, replies[0], answers="00" * 32),
+        *replies[1:],
+    ],
+    "after another request": lambda by, session, replies: [
+        resigned(session, replies[0], seen="00" * 32),
+        *replies[1:],
+    ],
+    "of an earlier step": lambda by, session, replies: [by.first, *replies[1:]],
+    "left out": lambda by, session, replies: replies[1:],
+    "no message": lambda by, session, replies: [b"", *replies[1:]],
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("kind", ["rows", "model", "sums"])
+def test_a_reply_that_was_not_sent_is_found(kind: str, fault: str) -> None:
+    step = "round/1" if kind == "sums" else "public-shares/0"
+    session = MAKE[kind]()
+    words = ran(session, ask=Meddling(session, step, FAULTS[fault]))
+    found = refusals(session)
+    if fault == "changed by its owner":  # in what nothing follows from: the transcript tells
+        step = "finish"
+    assert session.recorded[-1][0] == step, words
+    assert found[VICTIM] and not any(found[n] for n in ALL if n != VICTIM), found
+
+
+@pytest.mark.parametrize("kind", ["rows", "whitened", "model", "sums"])
+def test_replies_may_come_ahead(kind: str) -> None:
+    """While the coordinator computes: the same run, and its requests have nothing beside them."""
+    session, early = with_replicas(MAKE[kind]()), list[tuple[str, int]]()
+    computing = session.coordinator.protocol
+
+    def slowly() -> Any:
+        """The coordinator's exchange, a moment after every reply."""
+
+        def meet(ask: Any) -> Any:
+            replies = yield ask
+            time.sleep(0.01)
+            return replies
+
+        return driven(computing(), meet)
+
+    session.coordinator.protocol = slowly  # type: ignore[method-assign]
+
+    def ask(step: str, outgoing: Any) -> Any:
+        sent = {name: parted(data)[1] for name, data in outgoing.items()}
+        early.append((step, sum(map(len, filter(None, sent.values())))))
+        return (session.deliver if step == RELAY else session.ask)(step, outgoing)
+
+    def ahead(name: str) -> bytes:
+        return request(session, name, RELAY, Body())
+
+    session.run(relaying(ask, ahead=ahead, patience=0.0))
+    assert session.outcome is not None
+    steps = [count for step, count in early if step != RELAY]
+    ahead_of = [count for step, count in early if step == RELAY and count]
+    assert ahead_of and len(ahead_of) + len(list(filter(None, steps))) == len(steps) - 1
+
+
+def test_what_comes_ahead_ends_a_session_as_well() -> None:
+    session = with_replicas(rows())
+
+    def ask(step: str, outgoing: Any) -> Any:
+        if step == "commit-keys":
+            raise StopHere
+        return session.ask(step, outgoing)
+
+    with pytest.raises(StopHere):
+        session.run(relaying(ask))
+    data = beside(request(session, VICTIM, RELAY, Body()), [b"no message"])
+    assert "no readable header" in refusal(session, VICTIM, data)
+    assert session.parties[VICTIM].answered == 0
+
+
+def test_nothing_is_answered_where_nothing_is_relayed() -> None:
+    session = with_replicas(rows())
+    with pytest.raises(ProtocolError, match="relay = true"):
+        session.run()
+    assert session.recorded[-1][0] == "agree"
+
+
+def test_a_coordinator_that_died_goes_on(tmp_path: Path) -> None:
+    """What it recorded is relayed again."""
+    session = with_replicas(rows())
+    folder, key = tmp_path / FOLDER, public_bytes(session.coordinator_key)
+
+    def keep(ask: Any) -> Any:
+        return recorded(ask, folder, key, session.verify_keys)
+
+    def dying(step: str, outgoing: Any) -> Any:
+        if step == "commit-refresh/1":
+            raise StopHere
+        return session.ask(step, outgoing)
+
+    with pytest.raises(StopHere):
+        session.run(relaying(dying, keep))
+    found = session.successor().run(relaying(session.ask, keep))
+    assert found.weights.shape == (3,)
+
+
+def test_a_state_is_not_kept() -> None:
+    """A replica stands in memory alone: what goes on without one would answer anything."""
+    session = with_replicas(rows())
+    assert ran(session) == ""
+    with pytest.raises(PolicyError, match="in memory only"):
+        session.parties[VICTIM].state()
+
+
+# -- the message ---------------------------------------------------------------------------------
+
+
+@given(st.binary(max_size=40), st.lists(st.binary(max_size=20), max_size=4))
+def test_replies_beside_a_request(own: bytes, replies: list[bytes]) -> None:
+    assert parted(beside(own, replies)) == (own, tuple(replies))
+
+
+@given(st.binary(max_size=60))
+def test_what_is_beside_no_request_is_refused_or_none(data: bytes) -> None:
+    for whole in (data, data + MARK):
+        try:
+            own, replies = parted(whole)
+        except MessageError:
+            continue
+        assert (own, replies) == (whole, None) or beside(own, replies or ()) == whole
+
+
+# -- other machines ------------------------------------------------------------------------------
+
+AUDIT = """
+import sys
+from pathlib import Path
+from coordinator.replay import replay
+for folder in sys.argv[1:]:
+    found = replay(Path(folder))
+    assert found.passed, (folder, found.checks)
+"""
+OTHER = {
+    "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-FMA,-AVX512F,-FMA4,-AVX",
+    "OPENBLAS_CORETYPE": "Prescott",
+    "NPY_DISABLE_CPU_FEATURES": "AVX2 FMA3 AVX512F",
+    "OMP_NUM_THREADS": "2",
+}
+
+
+def test_another_processor_asks_the_same(tmp_path: Path) -> None:
+    """Other paths of the C library, BLAS and NumPy, and two threads: every request, to the bit."""
+    folders = []
+    for name in ("rows", "whitened", "gram", "model", "lffr model", "sums"):
+        folders.append(str(tmp_path / name))
+        record(tmp_path / name, MAKE[name]())
+    command = [sys.executable, "-c", AUDIT, *folders]
+    done = subprocess.run(
+        command, env={**os.environ, **OTHER}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
