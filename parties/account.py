@@ -77,7 +77,7 @@ class Account:
             raise PolicyError(f"additive_delta={more} is no number from 0 on")
         booked = _cost(cost.events)
         if self._largest is not None:
-            _hold(cost, *self._largest)
+            hold(cost, *self._largest)
         if self._ledger is None:
             self.booked = booked
             return
@@ -159,8 +159,12 @@ def _cost(events: Sequence[Event]) -> tuple[str, float]:
     return "gaussian", math.fsum(e.count / e.noise_multiplier**2 for e in events)
 
 
-def _hold(cost: Mechanism, most: float, delta: float) -> None:
-    """Refuse a run of more than this epsilon at this delta, whatever its plan says."""
+def hold(cost: Mechanism, most: float, delta: float) -> None:
+    """Refuse a run of more than this epsilon at this delta, whatever its plan says.
+
+    Raises:
+        PolicyError: gives the epsilon that it costs.
+    """
     left = delta - cost.additive_delta
     epsilon = compose([*cost.events], delta=left) if left > 0 else math.inf
     if not epsilon <= most * (1 + SLACK):

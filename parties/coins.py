@@ -7,6 +7,7 @@ toss, by their digest: other rows in the same places were not held back from any
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -19,8 +20,15 @@ from protocols.exchange.documents import Checked
 from protocols.privacy.laws import RandomSource, apart
 
 if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
     from parties.reader.shard import Shard
     from protocols.plan.held_out import HeldOut
+
+
+def cell_coins(identity: Ed25519PrivateKey) -> bytes:
+    """Of draws of missing cells: the same in all sums of a series, also after a restart."""
+    return hashlib.sha256(b"missing cells" + identity.private_bytes_raw()).digest()
 
 
 class Coin(Checked, frozen=True):

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ciphercohort.job.config import SimulationConfig
-from protocols.errors import ParameterError
+from protocols.errors import ParameterError, PrivacyError
 from protocols.exchange.private_files import FOLDER_MODE, write_private
 from protocols.names import file_stem
+from protocols.privacy.loss import mu_for_epsilon
+from protocols.privacy.loss.accounting import GaussianEvent
 from protocols.privacy.loss.ledger import Ledger
 
 BUDGET = "budget.json"
@@ -45,6 +47,29 @@ def open_ledger(config: SimulationConfig, name: str) -> Ledger | None:
         ) from None
     kept = ledger_path(config.ledger, name)
     return Ledger(path=kept, epsilon=epsilon, delta=delta, budget=str(path))
+
+
+def check_whole(config: SimulationConfig, names: Iterable[str]) -> None:
+    """Refuse a run of several sessions that would overdraw a budget, before the first is spent.
+
+    Raises:
+        PrivacyError: names the party, what the whole run costs beside what is spent, and the cure.
+    """
+    if config.epsilon is None:
+        return
+    mu = mu_for_epsilon(epsilon=config.epsilon, delta=config.delta)
+    whole = [GaussianEvent(noise_multiplier=1 / mu, count=1)]
+    for name in names:
+        ledger = open_ledger(config, name)
+        if ledger is None:
+            return
+        try:
+            ledger.foresee(dataset_of(config), whole)
+        except PrivacyError as error:
+            raise PrivacyError(
+                f"all sums of this run together, epsilon={config.epsilon:g}, are refused before "
+                f"the first by the ledger of {name}: {error}"
+            ) from None
 
 
 def ledger_path(folder: Path, name: str) -> Path:

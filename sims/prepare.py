@@ -109,6 +109,11 @@ def prepare(config: SimulationConfig, rng: np.random.Generator) -> PreparedData:
         config = with_outcome(config, given)
     frame, predicted = _table(config, problems)
     split_column = config.split.partition(":")[2] if config.split.startswith("by:") else None
+    for name in config.exclude if given and config.data is not None else ():
+        if name not in frame:
+            raise SchemaError(
+                f"exclude={name!r} is not a column{suggest(name, map(str, frame.columns))}"
+            )
     # A bad cell is refused by its row in the file, wherever the hold-out and the split put it.
     try:
         whole = given or _schema(config, frame, predicted, split_column, [])

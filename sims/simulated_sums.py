@@ -18,9 +18,10 @@ from ciphercohort.results.result import Array
 from coordinator.coordinator import Coordinator
 from coordinator.costs import Costs
 from parties.kernel.private import order_coins, shuffled
+from parties.reader.imputation import drawn
 from parties.reader.schema import Schema
 from parties.reader.shard import ClampCounts, Shard
-from parties.reader.views import by_range, shard_by_range
+from parties.reader.views import Views, by_range, shard_by_range
 from protocols.exchange.messages import new_signing_key
 from protocols.exchange.private_files import FOLDER_MODE
 from protocols.exchange.transcript import Transcript
@@ -37,7 +38,8 @@ from sims.prepare import PreparedData
 class Sums(SumSeries):
     """Of simulated parties.
 
-    specs: parties; folder: where transcripts go, None: nowhere; costs: of all sums so far.
+    specs: parties; folder: where transcripts go, None: nowhere; costs: of all sums so far; views:
+    of rows that have missing cells to be drawn, by party.
     """
 
     sizes: Mapping[str, int] = field(init=False)
@@ -45,6 +47,7 @@ class Sums(SumSeries):
     folder: Path | None = None
     processes: bool = False
     costs: list[Costs] = field(default_factory=list)
+    views: Mapping[str, Views] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         sizes = {name: spec.shard.rows for name, spec in self.specs.items()}
@@ -63,6 +66,12 @@ class Sums(SumSeries):
             for kind, words in kinds.items()
         }
         return [f"{words}, in {', '.join(names)}" for words, names in found.items() if names]
+
+    def drawn(self, draw: int) -> Sums:
+        """Each party answers from the view of its rows."""
+        schema = drawn(self.schema, draw)
+        shards = {name: views.imputed(schema) for name, views in self.views.items()}
+        return replace(self, schema=schema, specs=with_shards(self.specs, shards))
 
     def ran(self, template: GradientPlan) -> tuple[GradientPlan, Array, str]:
         """In this process, or one for each party."""

@@ -54,7 +54,7 @@ from protocols.statistics.evaluation.figures import LEAST
 from protocols.steps.workers import KINDS
 from sims.afterwards import check_evaluation, follow
 from sims.held_out import HeldBack, used
-from sims.ledgers import dataset_of, open_ledger
+from sims.ledgers import check_whole, dataset_of, open_ledger
 from sims.party_process import PartySpec, Ran, run_parties
 from sims.prepare import PreparedData, prepare
 from sims.simulated_sums import as_parties, with_shards
@@ -135,6 +135,8 @@ def run(
     check_evaluation(config, data.schema, rows, held_out)
     if config.epsilon is not None and (config.inference or config.evaluate):
         check_colluders_of_sums(config.colluders, len(rows))
+    if found.first is not None or config.inference or config.evaluate:
+        check_whole(config, data.shards)
     found = replace(found, notes=(*found.notes, *doubts(config, figures)))
     notify(Event("plan", "data", found=found))
     exact_sums = opens_exact_sums(config, found.template)

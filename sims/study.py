@@ -27,6 +27,7 @@ from ciphercohort.study.cox import Cox
 from ciphercohort.study.description import Description, describe_by
 from ciphercohort.study.files import DESCRIPTION, GLM, SURVIVAL, check_folder, write
 from ciphercohort.study.glm import Glm, glm_by, with_ranges
+from ciphercohort.study.imputed import Pooled, imputed_by
 from ciphercohort.study.private_cox import PrivateCox, hazards_by
 from ciphercohort.study.stays import check_exact, with_stays
 from ciphercohort.study.survival import Survival, survival_by
@@ -34,7 +35,7 @@ from parties.reader.cells import missing_cells
 from parties.reader.schema import Classes, Label, Schema
 from parties.reader.shard import encode_shard
 from parties.reader.table import Table, read_table
-from parties.reader.views import by_range, cells_schema
+from parties.reader.views import by_range, cells_schema, encode_with_views
 from protocols.errors import DataError, ParameterError, SchemaError
 from protocols.exchange.documents import suggest
 from protocols.statistics.evaluation.figures import LEAST
@@ -90,7 +91,7 @@ class Asked:
     def inferred(self, frame: pd.DataFrame, outcome: Any, **more: Any) -> Schema:
         """A schema of the rows, with `outcome` as its label, or its targets."""
         left_out = (*self.exclude, *self.split_column)
-        return inferred(frame, outcome, [], exclude=left_out, missing="indicator", **more)
+        return inferred(frame, outcome, [], **{"exclude": left_out, "missing": "indicator", **more})
 
     def check_folder(self, name: str) -> None:
         """Before anything is asked; see `files.check_folder`."""
@@ -118,12 +119,17 @@ class Asked:
         frames, names = split_rows(frame, config.parties, self.split, schema.label.names[0], rng)
         if len(names) < 2:
             raise ParameterError(f"split={self.split!r} gives one party: a sum needs two or more")
-        shards = {name: encode_shard(part, own) for name, part in zip(names, frames, strict=True)}
+        parts = dict(zip(names, frames, strict=True))
+        shards = {name: encode_shard(part, own) for name, part in parts.items()}
         shown, _ = shown_sites({name: shard.rows for name, shard in shards.items()}, sites, LEAST)
         wanted = sums_wanted(self.epsilon, self.delta, self.colluders)
         specs = party_specs(config, shards, root, "")
         tell(self.epsilon is None)
-        return Sums(specs=specs, schema=own, wanted=wanted), shown
+        views = {
+            name: encode_with_views(part, schema, coins=rng.bytes(32))[1]
+            for name, part in (parts if own.imputation else {}).items()
+        }
+        return Sums(specs=specs, schema=own, wanted=wanted, views=views), shown
 
     def _config(self, schema: Schema) -> SimulationConfig:
         names = schema.label.names
@@ -174,8 +180,10 @@ def survival(data: Table, **given: Any) -> Survival:
     return terms.kept(survival_by(sums, own), SURVIVAL)
 
 
-def cox(data: Table, **given: Any) -> Cox | PrivateCox:
+def cox(data: Table, **given: Any) -> Cox | PrivateCox | Pooled:
     """A Cox model of all rows, without pooling them; with epsilon one of piecewise hazards.
+
+    With imputations several, of rows whose missing cells are drawn, and what they tell together.
 
     given: fields of `StayColumns`, `CoxOptions` and `Asked`.
 
@@ -183,12 +191,12 @@ def cox(data: Table, **given: Any) -> Cox | PrivateCox:
         CohortError: an option or the data are refused; the message says why.
     """
     own, asked = parted(CoxOptions, given)
-    terms, sums = _of_stays(data, asked)
-    return terms.kept(hazards_by(sums, own), SURVIVAL)
+    terms, sums = _of_stays(data, asked, own.imputations)
+    return terms.kept(imputed_by(hazards_by, sums, own), SURVIVAL)
 
 
-def glm(data: Table, **given: Any) -> Glm:
-    """A generalised linear model of all rows, without pooling them.
+def glm(data: Table, **given: Any) -> Glm | Pooled:
+    """A generalised linear model of all rows, without pooling them; imputations: as of `cox`.
 
     given: fields of `GlmOptions` and `Asked`.
 
@@ -206,14 +214,25 @@ def glm(data: Table, **given: Any) -> Glm:
         raise ParameterError("target: name a column, or give a schema")
     else:
         schema = with_ranges(
-            terms.inferred(frame, named), frame, own.family, own.target, own.weight
+            terms.inferred(frame, named, **_drawn(own.imputations)),
+            frame,
+            own.family,
+            own.target,
+            own.weight,
         )
     terms.check_folder(GLM)
     sums, _ = terms.sums(frame, schema, by_range(schema))
-    return terms.kept(glm_by(sums, own), GLM)
+    return terms.kept(imputed_by(glm_by, sums, own), GLM)
 
 
-def _of_stays(data: Table, given: dict[str, Any]) -> tuple[Asked, Sums]:
+def _drawn(imputations: int | None) -> dict[str, Any]:
+    """How missing cells are inferred: models of them are of the rows themselves, here."""
+    return {} if imputations is None else {"missing": "typical", "impute": imputations}
+
+
+def _of_stays(
+    data: Table, given: dict[str, Any], imputations: int | None = None
+) -> tuple[Asked, Sums]:
     """Sums over rows whose targets are time, event and entry."""
     columns, asked = parted(StayColumns, given)
     terms = Asked(data=data, **asked)
@@ -228,7 +247,7 @@ def _of_stays(data: Table, given: dict[str, Any]) -> tuple[Asked, Sums]:
     elif columns.time is None or columns.event is None:
         raise ParameterError("time and event: name both columns, or give a schema")
     else:
-        schema = with_stays(terms.inferred(frame, columns.names), frame)
+        schema = with_stays(terms.inferred(frame, columns.names, **_drawn(imputations)), frame)
     terms.check_folder(SURVIVAL)
     sums, _ = terms.sums(frame, schema, by_range(schema))
     return terms, sums

@@ -13,8 +13,7 @@ from protocols.privacy.calibrate.figures import PublicFigures
 from protocols.privacy.calibrate.one_sum import plan_sum, whole_mu
 from protocols.privacy.certificates.sums import MECHANISM_SHARE
 from protocols.privacy.loss import epsilon_for_mu
-from protocols.statistics.inference.budget import training_part
-from protocols.statistics.inference.estimate import COUNTED, TOWARDS
+from protocols.statistics.inference.budget import COUNTED, TOWARDS, training_part
 from protocols.statistics.inference.objective import InformationObjective, ProductsObjective
 from protocols.statistics.inference.reach import Reach, reach
 from protocols.sums.one_sum import OneSum

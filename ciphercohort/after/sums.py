@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ciphercohort.job.figures import figures_of
 from ciphercohort.results.result import Array
+from parties.reader.imputation import drawn
 from parties.reader.schema import Schema
 from protocols.names import SECURE_AGGREGATION
 from protocols.plan.held_out import HeldOut
@@ -97,6 +98,14 @@ class SumSeries(ABC):
     def mechanisms(self) -> tuple[Mechanism, ...]:
         """What the sums have cost so far."""
         return tuple(each.mechanism for each in self.done if each.mechanism)
+
+    def drawn(self, draw: int) -> SumSeries:
+        """Over the rows whose missing cells were drawn for the so-manieth time, from 1.
+
+        Raises:
+            SchemaError: the schema has no models of them.
+        """
+        return replace(self, schema=drawn(self.schema, draw))
 
     def plan(self, task: OneSum, mu: float | None = None) -> GradientPlan:
         """The plan of a sum, certified; session and members are placeholders.

@@ -56,9 +56,8 @@ class BriefCommand(TyperCommand):
     """A command whose `--help` shows `FEW` of its options."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Its own and, where some are not shown, `--help-all`."""
-        params = super().get_params(ctx)
-        return [*params, _every()] if _path(ctx) in FEW else params
+        """Its own and `--help-all`, which shows itself where some are not shown."""
+        return [*super().get_params(ctx), _every(hidden=_path(ctx) not in FEW)]
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """What is not among the few is hidden, as long as this takes."""
@@ -86,7 +85,7 @@ def _path(ctx: click.Context) -> str:
     return " ".join(reversed(names))
 
 
-def _every() -> click.Option:
+def _every(hidden: bool) -> click.Option:
     def show(ctx: click.Context, option: click.Parameter, wanted: bool) -> None:
         if wanted and not ctx.resilient_parsing:
             ctx.meta[_ALL] = True
@@ -100,4 +99,5 @@ def _every() -> click.Option:
         expose_value=False,
         callback=show,
         help="Show every option and exit.",
+        hidden=hidden,
     )

@@ -28,7 +28,10 @@ peers_app = Commands(
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The party's folder.")]
 PassphraseFile = Annotated[
     Path | None,
-    typer.Option(help="File with the passphrase. Default: systemd's credential, or a question."),
+    typer.Option(
+        help="File with the passphrase, 12 characters or more. Default: systemd's credential, or a "
+        "question."
+    ),
 ]
 CREDENTIAL = "passphrase"
 log = logging.getLogger(__name__)
@@ -136,6 +139,9 @@ def init(
     insecure_noise_seed: Annotated[
         int | None, typer.Option(help="NOT PRIVATE: seeded noise, for tests only.")
     ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse values outside the schema; do not clamp.")
+    ] = False,
     passphrase_file: PassphraseFile = None,
     keyring: Annotated[
         bool, typer.Option("--keyring", help="A random passphrase, in the system's keyring.")
@@ -180,6 +186,7 @@ def init(
             relay_uid=relay_uid,
             keep_key_share=keep_key_share,
             insecure_noise_seed=insecure_noise_seed,
+            strict=strict,
         )
         say(console, f"{folder / 'party.toml'}: look through it, it says what you consent to")
         say(console, f"send {folder / 'card.json'} to the coordinator's administrator")
@@ -221,7 +228,10 @@ def start(
     passphrase_file: PassphraseFile = None,
     debug: options.Debug = False,
 ) -> None:
-    """Run agent and SuperNode until stopped; both go on after a restart."""
+    """Run agent and SuperNode until stopped; both go on after a restart.
+
+    It ends with code 2 where the agent dies by itself: only its owner has the passphrase.
+    """
     with refusals(debug) as console:
         from ciphercohort.deploy.party import Party
         from ciphercohort.deploy.supervise import until_stopped
@@ -238,7 +248,8 @@ def start(
                 say(console, f"agent of {settings.name}: {settings.socket}")
             if only != "agent":
                 say(console, f"SuperNode of {settings.name}: to {settings.superlink}")
-            until_stopped()
+            if until_stopped(party.ended):
+                raise typer.Exit(2)
 
 
 @party_app.command(epilog="Example:  cohort party renew hospital-a --invitation invitation.json")

@@ -80,6 +80,13 @@ def init(
             "for more than 160."
         ),
     ] = None,
+    impute: Annotated[
+        int | None,
+        typer.Option(
+            help="With models of missing cells for so many draws (glm and cox --imputations), "
+            "fitted to the sample; with --missing typical."
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="JSON file to write; must not exist. Default: stdout.")
     ] = None,
@@ -125,6 +132,7 @@ def init(
                 dates=tuple(dates or ()),
                 several=True,
                 project=project,
+                impute=impute,
                 **chosen,
             )
         if person:
@@ -254,6 +262,9 @@ def _print(schema: Schema) -> None:
         say(screen, f"offset: {offset.name}, {offset.low:g} to {offset.high:g}, {added}")
     if schema.projection is not None:
         say(screen, f"projected to {count(len(schema.projection.rows), 'component')} before that")
+    if schema.imputation is not None:
+        drawn = ", ".join(model.feature for model in schema.imputation.models)
+        say(screen, f"missing cells can be drawn, of: {drawn}")
     norm = "none" if schema.row_norm is None else f"{schema.row_norm:g}"
     say(screen, f"scaling: {schema.scaling}; row norm: {norm}")
     say(screen, f"{schema.num_features} features with the bias; digest {schema.digest()}")

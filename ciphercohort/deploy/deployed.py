@@ -22,6 +22,7 @@ from ciphercohort.results.cover_words import with_cover
 from ciphercohort.results.documents import write_text
 from ciphercohort.results.plan_figures import run_words
 from ciphercohort.results.predict import ReleasedModel, load_model
+from ciphercohort.results.promise import Promise
 from ciphercohort.results.shown import Shown
 from coordinator.costs import Costs
 from coordinator.deployment import OUTCOME, SESSION
@@ -236,6 +237,7 @@ def release_of(
         released=released,
         scaling=scaling,
         transcript_head=head,
+        promise=_promise(plan),
         noise="system" if private else "none",
         certificate=with_inputs(with_cover(found, plan), GIVEN, private=private),
         costs=costs,
@@ -243,6 +245,14 @@ def release_of(
         exact_sums=plan.opens_exact_sums,
         notes=(told,) if told and table is None else (),
     )
+
+
+def _promise(plan: RunPlan) -> Promise | None:
+    """Of a training, the sum that whitened its rows included; what follows says its own."""
+    if plan.privacy is None:
+        return None
+    epsilon, delta = plan.privacy.epsilon, plan.privacy.delta
+    return Promise(epsilon=epsilon, delta=delta, training=(epsilon, delta))
 
 
 def _outcome(folder: Path) -> dict[str, Any]:

@@ -104,7 +104,16 @@ def _training(settings: Settings, model: ReleasedModel) -> RunPlan:
 def finished_evaluation(
     settings: Settings, session: str, model: ReleasedModel, least: int = LEAST
 ) -> Evaluation:
-    """Write evaluation.json of a finished session.
+    """Write evaluation.json of a finished session, see `evaluated`."""
+    found = evaluated(settings, session, model, least)
+    found.write(settings.session_folder(session))
+    return found
+
+
+def evaluated(
+    settings: Settings, session: str, model: ReleasedModel, least: int = LEAST
+) -> Evaluation:
+    """What a finished session says of a model.
 
     Raises:
         ParameterError: the session was no evaluation. ProtocolError: its transcript is broken.
@@ -119,6 +128,4 @@ def finished_evaluation(
         norm_bound=model.encoding.norm_bound,
         head=transcript_head(folder),
     )
-    found = judged(model, opened, noise="system" if plan.privacy else "none", least=least)
-    found.write(folder)
-    return found
+    return judged(model, opened, noise="system" if plan.privacy else "none", least=least)

@@ -48,18 +48,19 @@ Drive = Callable[[str], dict[str, Any]]
 class DeployedSums(SumSeries):
     """Over the rows of all admitted parties.
 
-    sessions: of the sums so far, in order; those that are there already are read or gone on with.
+    sessions: of the sums so far, in order; those that are there already are read or gone on with;
+    drive: None: these alone are read.
     """
 
     settings: Settings
-    drive: Drive
+    drive: Drive | None
     sessions: list[str] = field(default_factory=list)
 
     @classmethod
     def of(
         cls,
         settings: Settings,
-        drive: Drive,
+        drive: Drive | None,
         schema: Schema,
         wanted: Wanted,
         first: str | None,
@@ -81,6 +82,8 @@ class DeployedSums(SumSeries):
         """A session of its own, or the one that is there."""
         plan = template.among("template", members_of(self.settings))
         number = len(self.done)
+        if number == len(self.sessions) and self.drive is None:
+            raise ParameterError("the series has no further session")
         if number == len(self.sessions):
             series = {SERIES: self.sessions[0] if self.sessions else None, NUMBER: number}
             self.sessions.append(create_session(self.settings, plan, series))
@@ -90,7 +93,7 @@ class DeployedSums(SumSeries):
                 f"session {session!r} is of another series: give the model, epsilon, delta and "
                 "colluders that it began with, or leave --session out"
             )
-        status = self.drive(session)
+        status = self.drive(session) if self.drive else {"state": "finished"}
         if status["state"] != "finished":
             raise ProtocolError(str(status["reason"]), culprit=status.get("culprit"))
         agreed, values = agreed_and_opened(self.settings, session)
@@ -134,6 +137,23 @@ def infer_deployed(
         ParameterError: the model is for another schema, or has no inference. PrivacyError: too few
             rows for the noise. ProtocolError: a sum was aborted.
     """
+    body, found = table_document(settings, model, drive, epsilon, delta, colluders, first)
+    folder = settings.session_folder(body["sessions"][0])
+    write_text(folder / INFERENCE, to_json(body))
+    write_text(folder / TABLE, found.latex())
+    return folder / INFERENCE, found
+
+
+def table_document(
+    settings: Settings,
+    model: ReleasedModel,
+    drive: Drive | None,
+    epsilon: float | None,
+    delta: float = DEFAULT_DELTA,
+    colluders: int = 0,
+    first: str | None = None,
+) -> tuple[dict[str, Any], Inference]:
+    """What inference.json holds, and the table in it; drive: see `DeployedSums`."""
     schema = shared_schema(settings, model)
     own, trained = by_range(schema, private=epsilon is not None), _trained(settings, model.session)
     held_out = trained[0].held_out if trained else None
@@ -152,10 +172,7 @@ def infer_deployed(
         "plans": [opened.plan.digest() for opened in sums.done],
         "transcripts": [opened.head for opened in sums.done],
     }
-    folder = settings.session_folder(sums.sessions[0])
-    write_text(folder / INFERENCE, to_json(body))
-    write_text(folder / TABLE, found.latex())
-    return folder / INFERENCE, found
+    return body, found
 
 
 def _trained(settings: Settings, session: str) -> list[RunPlan]:

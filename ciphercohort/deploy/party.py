@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import os
+import queue
 import subprocess
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -66,6 +67,8 @@ class Party(Background):
     def __init__(self, folder: FilePath) -> None:
         super().__init__(f"party {str(folder)!r}")
         self.folder = files.Settings.load(Path(folder)).folder
+        self.ended: queue.SimpleQueue[str] = queue.SimpleQueue()
+        """Tells `until_stopped` of an agent that has ended by itself."""
 
     @classmethod
     def init(
@@ -95,6 +98,7 @@ class Party(Background):
         relay_uid: int | None = None,
         keep_key_share: bool = True,
         insecure_noise_seed: int | None = None,
+        strict: bool = False,
     ) -> Party:
         """Make the folder: identity, node key, party.toml, and the card for all others.
 
@@ -127,6 +131,7 @@ class Party(Background):
             relay_uid: user of the node, if another one.
             keep_key_share: keep it on disk, sealed, while a run lasts.
             insecure_noise_seed: NOT PRIVATE: for tests only.
+            strict: refuse values outside the schema, now and whenever the rows are read.
 
         Raises:
             CohortError: the folder is in use, the invitation is none, the data do not fit the
@@ -163,6 +168,7 @@ class Party(Background):
             keep_key_share=keep_key_share,
             keep_ledger=keep_ledger,
             insecure_noise_seed=insecure_noise_seed,
+            strict=strict,
             consent={"mode": consent},
             policy={
                 "max_epsilon": max_epsilon,
@@ -263,7 +269,7 @@ class Party(Background):
             if only != "node":
                 if passphrase is None and settings.keyring:
                     passphrase = read_entry(settings.keyring)
-                stack.enter_context(_agent(settings, _given(passphrase)))
+                stack.enter_context(_agent(settings, _given(passphrase), self.ended))
             if only != "agent":
                 stack.enter_context(supervised(_node(settings)))
         return self
@@ -384,7 +390,9 @@ def _given(passphrase: str | None) -> str:
 
 
 @contextmanager
-def _agent(settings: files.Settings, passphrase: str) -> Iterator[None]:
+def _agent(
+    settings: files.Settings, passphrase: str, ended: queue.SimpleQueue[str]
+) -> Iterator[None]:
     """The agent, in a process of its own that ends with this one."""
     held = child(
         [*launch.program("parties.agent"), str(settings.folder)],
@@ -403,18 +411,22 @@ def _agent(settings: files.Settings, passphrase: str) -> Iterator[None]:
         if "socket" not in said:
             kind = getattr(errors, said.get("kind", ""), errors.ProtocolError)
             raise kind(said.get("error", "the agent ended before it served: see what it wrote"))
-        threading.Thread(target=_watch, args=(process, stopping), daemon=True).start()
+        watching = threading.Thread(target=_watch, args=(process, stopping, ended), daemon=True)
+        watching.start()
         try:
             yield
         finally:
             stopping.set()
 
 
-def _watch(process: subprocess.Popen[str], stopping: threading.Event) -> None:
-    """Say that the agent has ended by itself."""
+def _watch(
+    process: subprocess.Popen[str], stopping: threading.Event, ended: queue.SimpleQueue[str]
+) -> None:
+    """Say that the agent has ended by itself: nobody here has the passphrase to start it again."""
     code = process.wait()
     if not stopping.is_set():
         log.error("the agent ended with code %d: start it again, it goes on where it was", code)
+        ended.put("agent")
 
 
 def _node(settings: files.Settings) -> Program:

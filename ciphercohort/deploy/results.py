@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -37,41 +37,71 @@ def party_results(folder: Path) -> Iterator[Path]:
     this party signed and the weights that it was told; of trainings alone. Files that are there
     stay, but for a model as trained of which exact sums have been opened since.
     """
-    schema = Schema.load(folder / SCHEMA)
-    paths = sorted((folder / RESULTS).glob(f"*/{OUTCOME}"), key=lambda p: p.stat().st_mtime)
-    kept = [(path.parent, *_read(path)) for path in paths]
-    sums = [(plan, opened) for _, plan, opened, _ in kept if _is_sum(plan)]
-    for session, plan, opened, transcript in kept:
-        if _is_sum(plan):
+    schema, kept = Schema.load(folder / SCHEMA), sessions_of(folder / RESULTS)
+    for session in kept:
+        if session.is_sum:
             continue
-        found = None
-        if has_maximum(plan) and not (session / INFERENCE).exists():
-            found = _at_maximum(release_of(plan, opened, schema, transcript), sums)
-        if found is not None or not (session / PLAN).exists():
-            write_documents(session, release_of(plan, opened, schema, transcript, table=found))
-        yield session
+        found, its = None, (session.plan, session.opened, schema, session.transcript)
+        if has_maximum(session.plan) and not (session.folder / INFERENCE).exists():
+            found = at_maximum(release_of(*its), kept)
+        if found is not None or not (session.folder / PLAN).exists():
+            write_documents(session.folder, release_of(*its, table=found))
+        yield session.folder
 
 
-def _is_sum(plan: Any) -> bool:
+def is_sum(plan: Any) -> bool:
+    """Whether a plan opens a sum, and trains no model."""
     return isinstance(getattr(plan, "task", None), OneSum)
 
 
-def _read(path: Path) -> tuple[RunPlan, Array, str]:
-    """Plan, what was opened, and the head of the transcript."""
-    held = json.loads(path.read_text(encoding="utf-8"))
-    opened = np.array(held["weights"], np.float64)
-    return plan_from_dict(held["plan"]), opened, str(held["transcript"])
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """What a folder's outcome.json holds, at an owner or at the centre.
+
+    opened: weights or sums; transcript: its head, at an owner; costs, missing: at the centre.
+    """
+
+    folder: Path
+    plan: Any
+    opened: Array
+    transcript: str = ""
+    costs: Mapping[str, Any] | None = None
+    missing: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, folder: Path) -> Session:
+        """Read it."""
+        held = json.loads((folder / OUTCOME).read_text(encoding="utf-8"))
+        return cls(
+            folder=folder,
+            plan=plan_from_dict(held["plan"]),
+            opened=np.array(held["weights"], np.float64),
+            transcript=str(held.get("transcript", "")),
+            costs=held.get("costs"),
+            missing=tuple(held.get("missing", ())),
+        )
+
+    @property
+    def is_sum(self) -> bool:
+        """See `is_sum`."""
+        return is_sum(self.plan)
+
+
+def sessions_of(folder: Path) -> list[Session]:
+    """Those that finished, the latest last; folder: of all sessions."""
+    paths = sorted(folder.glob(f"*/{OUTCOME}"), key=lambda path: path.stat().st_mtime)
+    return [Session.of(path.parent) for path in paths]
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeptSums(SumSeries):
     """Exact sums that this party took part in: what it signed, and was told, of each.
 
-    trained: the plan whose parties they are of; kept: sums of the folder, with what each opened.
+    trained: the plan whose parties they are of; kept: sessions of the folder.
     """
 
     trained: RunPlan
-    kept: Sequence[tuple[Any, Array]]
+    kept: Sequence[Session]
 
     def ran(self, template: GradientPlan) -> tuple[GradientPlan, Array, str]:
         """The one at the same point, over the same rows of the same parties.
@@ -79,14 +109,16 @@ class KeptSums(SumSeries):
         Raises:
             ParameterError: there is none.
         """
-        for plan, values in self.kept:
+        for each in self.kept:
+            plan = each.plan
             if (
-                plan.privacy is None
+                each.is_sum
+                and plan.privacy is None
                 and plan.held_out == self.trained.held_out
                 and _rows_of(plan) == _rows_of(self.trained)
                 and _same(plan.task, template.task)
             ):
-                return plan, values, ""
+                return plan, each.opened, ""
         raise ParameterError("no such sum was opened")
 
 
@@ -102,8 +134,11 @@ def _same(one: Any, other: Any) -> bool:
     return same and bool(np.allclose(one.theta, other.theta, rtol=CLOSE, atol=CLOSE))
 
 
-def _at_maximum(trained: Release, kept: Sequence[tuple[Any, Array]]) -> Inference | None:
-    """The table that exact sums from the trained model on end at; None: they were not opened."""
+def at_maximum(trained: Release, kept: Sequence[Session]) -> Inference | None:
+    """The table that exact sums from the trained model on end at; None: they were not opened.
+
+    kept: sessions of the folder.
+    """
     plan, schema = trained.plan, trained.schema
     sums = KeptSums(
         schema=by_range(schema, private=False),

@@ -126,12 +126,13 @@ def _end(process: subprocess.Popen[Any], seconds: float) -> None:
     process.wait()
 
 
-def until_stopped() -> None:
-    """Wait for SIGINT or SIGTERM."""
-    told: queue.SimpleQueue[None] = queue.SimpleQueue()  # `Event.set` is not for handlers
-    before = {s: signal.signal(s, lambda *_: told.put(None)) for s in (2, 15)}
+def until_stopped(ended: queue.SimpleQueue[str] | None = None) -> str:
+    """Wait for SIGINT or SIGTERM, or for what has ended by itself: its name, else empty."""
+    # `Event.set` is not for handlers.
+    told: queue.SimpleQueue[str] = ended or queue.SimpleQueue()
+    before = {s: signal.signal(s, lambda *_: told.put("")) for s in (2, 15)}
     try:
-        told.get()
+        return told.get()
     finally:
         for sign, handler in before.items():
             signal.signal(sign, handler)

@@ -27,6 +27,11 @@ def _least() -> Any:
     return option(LEAST, "Exact counts below it are left out.", least=2)
 
 
+def _imputations() -> Any:
+    words = "Fits of rows whose missing cells are drawn from the schema's models, pooled by Rubin."
+    return option(None, words, least=2)
+
+
 def _bins() -> Any:
     words = "Bins of time. Default: the recorded unit of 50 to 400 of them, else 200."
     return option(None, words, name="grid")
@@ -69,6 +74,7 @@ class CoxOptions:
     curves: str | None = option(None, "Of cox: covariate with categories, for adjusted curves.")
     bins: int | None = _bins()
     least: int = _least()
+    imputations: int | None = _imputations()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +93,7 @@ class GlmOptions:
     alpha: float | None = option(None, "Of negative-binomial: dispersion. Default: estimated.")
     site_intercepts: bool = option(False, "Each site has one of its own, which stays there.")
     cluster: bool = option(False, "Standard errors by site, too; of four sites or more.")
+    imputations: int | None = _imputations()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -138,6 +138,21 @@ class Cox:
         """Of all strata."""
         return float(self.deaths.sum())
 
+    @property
+    def ratio(self) -> str:
+        """What exp(coef) is called."""
+        return "hazard ratio"
+
+    @property
+    def errors(self) -> dict[str, Array]:
+        """By name."""
+        return {"se": self.se, "robust_se": self.robust_se}
+
+    @property
+    def complete_freedom(self) -> float:
+        """Events less coefficients."""
+        return self.events - float(np.isfinite(self.coef).sum())
+
     def rows(self) -> list[dict[str, Any]]:
         """name, coef, se, z, p, low, high, hazard_ratio; robust_se; the test of its hazards."""
         return [

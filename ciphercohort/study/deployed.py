@@ -7,6 +7,7 @@ goes on by it, opening no sum twice.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,6 +26,7 @@ from ciphercohort.study.cox import Cox
 from ciphercohort.study.description import Description, describe_by
 from ciphercohort.study.files import DESCRIPTION, GLM, SURVIVAL, write
 from ciphercohort.study.glm import Glm, glm_by
+from ciphercohort.study.imputed import Pooled, imputed_by
 from ciphercohort.study.private_cox import PrivateCox, hazards_by
 from ciphercohort.study.stays import Stays, check_exact
 from ciphercohort.study.survival import Survival, survival_by
@@ -65,15 +67,15 @@ def survival(centre: Coordinator, **given: Any) -> tuple[Path, Survival]:
     return _found(centre, _of_stays, SURVIVAL, CurveOptions, survival_by, given)
 
 
-def cox(centre: Coordinator, **given: Any) -> tuple[Path, Cox | PrivateCox]:
-    """A Cox model, with epsilon one of piecewise hazards.
+def cox(centre: Coordinator, **given: Any) -> tuple[Path, Cox | PrivateCox | Pooled]:
+    """A Cox model, with epsilon one of piecewise hazards; with imputations several, pooled.
 
     given: fields of `CoxOptions`, and as of `survival`, which see.
     """
-    return _found(centre, _of_stays, SURVIVAL, CoxOptions, hazards_by, given)
+    return _found(centre, _of_stays, SURVIVAL, CoxOptions, partial(imputed_by, hazards_by), given)
 
 
-def glm(centre: Coordinator, **given: Any) -> tuple[Path, Glm]:
+def glm(centre: Coordinator, **given: Any) -> tuple[Path, Glm | Pooled]:
     """A generalised linear model; given: fields of `GlmOptions`, and as of `describe`.
 
     Returns: glm.json in the folder of the first session, and what it holds.
@@ -82,7 +84,7 @@ def glm(centre: Coordinator, **given: Any) -> tuple[Path, Glm]:
         CohortError: as of `describe`.
     """
     check_exact(given.get("epsilon"))
-    return _found(centre, by_range, GLM, GlmOptions, glm_by, given)
+    return _found(centre, by_range, GLM, GlmOptions, partial(imputed_by, glm_by), given)
 
 
 def _of_stays(schema: Schema) -> Schema:

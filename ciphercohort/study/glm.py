@@ -74,6 +74,12 @@ class Glm:
         """What exp(coef) is called; empty: nothing."""
         return RATIOS.get(self.link, "")
 
+    @property
+    def complete_freedom(self) -> float:
+        """n - k."""
+        sites = self.num_sites if self.site_intercepts else 0
+        return self.num_rows - sites - float(np.isfinite(self.coef).sum())
+
     def rows(self) -> list[dict[str, Any]]:
         """name, coef, se, z, p, low, high; other errors; a ratio with its ends."""
         ratio = self.ratio.replace(" ", "_")

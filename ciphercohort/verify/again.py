@@ -12,8 +12,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from ciphercohort.deploy.results import is_sum
 from ciphercohort.job.layout import MODEL, PLAN, read_file
 from ciphercohort.verify.figures import model_problems
+from coordinator.deployment import OUTCOME
 from coordinator.replay import Check, OnStep, Replayed, replay
 from protocols.errors import CohortError
 from protocols.plan.run_plan import RunPlan
@@ -39,19 +41,26 @@ def execute(folder: Path, statements: Sequence[bytes], on_step: OnStep) -> list[
     checks = list(replayed.checks)
     if replayed.passed:
         problems = list(_folder_problems(folder, replayed))
-        words = "; ".join(problems) or f"{PLAN} and {MODEL} are what was agreed and sent"
+        words = "; ".join(problems) or "its documents are what was agreed and sent"
         checks.append(Check("run folder", not problems, words))
     return checks
 
 
 def _folder_problems(folder: Path, replayed: Replayed) -> Iterator[str]:
-    """Where plan.json and model.json differ from the messages, and the model from its release."""
+    """Where documents differ from the messages, and the model from its release.
+
+    Of a sum alone there are neither plan.json nor model.json.
+    """
     plan = replayed.plan
     if plan is None:  # `replayed` passed
         raise AssertionError("a re-execution passed without a plan")
     agreed = {**plan.to_dict(), "digest": plan.digest()}
     sent = {"released": replayed.weights, "plan": plan.digest()}
-    for name, expected in ((PLAN, agreed), (MODEL, sent)):
+    known = {} if is_sum(plan) else {PLAN: agreed, MODEL: sent}
+    if (folder / OUTCOME).exists():
+        told = {"plan": plan.to_dict(), "digest": plan.digest(), "weights": replayed.weights}
+        known[OUTCOME] = told
+    for name, expected in known.items():
         try:
             found = read_file(folder / name)
         except (OSError, json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:

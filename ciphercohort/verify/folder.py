@@ -11,6 +11,7 @@ another run; the digests of plan and transcript, kept elsewhere, would tell.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,8 @@ from ciphercohort.results.slot_report import slot_problems
 from ciphercohort.verify import figures, messages
 from ciphercohort.verify.again import MALFORMED, execute
 from ciphercohort.verify.certificate import certificate_problems, input_problems
+from ciphercohort.verify.session import session_problems
+from coordinator.deployment import OUTCOME
 from coordinator.log import holds_messages
 from coordinator.replay import Check, OnStep, evidence, replay
 from parties.reader.schema import Schema
@@ -83,9 +86,10 @@ def verify_run(
     documents = (release / PLAN).exists() and (release / MODEL).exists()
     if status is None and rows is None and holds_messages(release):
         checks = execute(release, statements, on_step)
-        return checks + (_of_a_party(release) if documents else [])
+        checks += _of_a_party(release) if documents else []
+        return checks + _of_a_session(release)
     if status is None and rows is None and documents:
-        return _of_a_party(release)
+        return _of_a_party(release) + _of_a_session(release)
     if status is None:
         raise ParameterError(
             f"{str(path)!r} is not a run folder: it has no readable {RELEASE}/{STATUS} of "
@@ -130,6 +134,14 @@ def _of_a_party(folder: Path) -> list[Check]:
     names = [PLAN, MODEL, *(n for n in (CERTIFICATE, INFERENCE) if (folder / n).exists())]
     failed = [check for name in names for check in _load(folder, name, files)]
     return failed or list(_content(folder, files, None))
+
+
+def _of_a_session(folder: Path) -> list[Check]:
+    """Whatever its documents hold, beside what it agreed on and opened."""
+    if not (folder / OUTCOME).exists():
+        return []
+    problems = partial(session_problems, folder)
+    return [_check("documents", problems, "each written again from what was agreed and opened")]
 
 
 def _moment_problems(folder: Path, plan: RunPlan, files: dict[str, Any]) -> Iterator[str]:

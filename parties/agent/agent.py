@@ -18,7 +18,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from parties.agent.consent import Consent
 from parties.agent.settings import Limits
 from parties.agent.store import SessionStore
-from parties.policy import Policy
 from parties.verifier.party import Party
 from protocols.errors import PolicyError
 from protocols.exchange.messages import (
@@ -32,7 +31,6 @@ from protocols.exchange.messages import (
 )
 from protocols.exchange.relayed import parted
 from protocols.names import COORDINATOR
-from protocols.plan.kinds import plan_from_dict
 from protocols.plan.protocol import ABORT
 from protocols.plan.statement import make_statement
 
@@ -44,8 +42,8 @@ FINISHED = "finished"
 class Agent:
     """Answers messages of one session at a time.
 
-    make_party: a party for a new session, from the owner's files; policy: the one that it got;
-    keep: takes session and outcome, as of `Party.outcome`, of one that has finished.
+    make_party: a party for a new session, from the owner's files; keep: takes session and outcome,
+    as of `Party.outcome`, of one that has finished.
 
     Security: the state is durable before a reply leaves (`SessionStore.save`); a session that
     ended, or whose key share was lost, is never begun again.
@@ -58,7 +56,6 @@ class Agent:
         *,
         name: str,
         make_party: Callable[[], Party],
-        policy: Policy,
         signing_key: Ed25519PrivateKey,
         coordinator_key: str,
         store: SessionStore,
@@ -69,7 +66,7 @@ class Agent:
     ) -> None:
         self._keep = keep
         self.name, self.consent, self.size_cap = name, consent, size_cap
-        self._make_party, self._policy, self._store = make_party, policy, store
+        self._make_party, self._store = make_party, store
         self._signing_key, self._coordinator_key = signing_key, coordinator_key
         self._limits = limits or Limits()
         self._party: Party | None = None
@@ -141,13 +138,15 @@ class Agent:
         return reply
 
     def _require_consent(self, request: Envelope) -> None:
+        """Ask the owner about a plan that the party would agree to, and about no other."""
         try:
-            plan = plan_from_dict(dict(request.body.meta["plan"]))
-            self._policy.check(plan)
-            self._policy.check_alone(plan, self.name)
+            with self._lock:
+                party = self._party if request.session == self._session else None
+                plan = party.examine(request) if party else None
         except Exception:
             return  # the party says what is wrong
-        self.consent.require(plan)
+        if plan is not None:
+            self.consent.require(plan)
 
     def _answer(self, request: Envelope, data: bytes) -> bytes:
         party = self._party

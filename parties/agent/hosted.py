@@ -32,6 +32,7 @@ from parties.agent.owner import Owner
 from parties.agent.run_folder import CARD, LEFT, LOG, MEMBERS, SOCKET
 from parties.agent.settings import STATE, Allowance, Driving
 from parties.agent.store import SessionStore
+from parties.coins import cell_coins
 from parties.policy import Policy
 from parties.reader.schema import Schema
 from parties.reader.table import Table
@@ -109,7 +110,7 @@ def build(hosted: Hosted, rows: Table) -> tuple[Owner, Card]:
         CohortError: the rows do not fit the schema.
     """
     schema, key = Schema.from_dict(hosted.schema), hosted.identity()
-    shard, views = encode_with_views(rows, schema)
+    shard, views = encode_with_views(rows, schema, coins=cell_coins(key))
     owner = Owner(
         name=hosted.name,
         rows=shard,

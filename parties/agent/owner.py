@@ -27,7 +27,7 @@ from parties.agent.settings import (
 )
 from parties.agent.store import SessionStore
 from parties.agent.vault import Vault
-from parties.coins import Coin, Coins
+from parties.coins import Coin, Coins, cell_coins
 from parties.kernel.private import Terms
 from parties.kernel.run import Run
 from protocols.errors import PolicyError, PrivacyError
@@ -115,7 +115,7 @@ class Owner:
         vault, signing_key = settings.open_vault(passphrase)
         policy = settings.policy
         table, schema = settings.rows(), Schema.load(settings.folder / SCHEMA)
-        rows, views = encode_with_views(table, schema, settings.strict)
+        rows, views = encode_with_views(table, schema, settings.strict, cell_coins(signing_key))
         return cls(
             name=settings.name,
             rows=rows,

@@ -39,6 +39,7 @@ _COMMENTS = {
     "data": "this party's rows: they never leave this machine unencrypted",
     "coordinator_key": "compare it with the coordinator's administrator, by telephone",
     "superlink": "what the node dials; clientappio: what Flower's own SuperNode binds, if it runs",
+    "strict": "true: rows with values outside the schema are refused, not clamped",
     "relay_uid": "user of the SuperNode, if it is not the agent's own",
     "keep_key_share": "sealed on disk while a run lasts, so that the agent may restart",
     "dataset": "runs on the same data share one budget, whatever their schema",
@@ -51,7 +52,6 @@ _COMMENTS = {
     "keyring": "entry with the passphrase in the operating system's keyring; empty: asked for",
     "insecure_noise_seed": "NOT PRIVATE: for tests only",
 }
-_UNSAID = ("folder", "strict")
 
 
 def init_party(
@@ -103,7 +103,7 @@ def init_party(
     settings: files.Settings = read({"folder": folder, **fields}, files.Settings, files.FILE)
     if settings.keep_ledger:
         settings.open_ledger()  # its bounds
-    shard = encode_shard(settings.rows(), schema)
+    shard = encode_shard(settings.rows(), schema, settings.strict)
     if shard.counts.unknown:
         log.warning("%s, for you alone: %s", settings.dataset, shard.counts.unknown_words())
     vault, identity = Vault(passphrase), new_signing_key()
@@ -113,7 +113,7 @@ def init_party(
     node_key = _write_node_key(folder)
     (folder / files.CA).write_text(invited.ca, encoding="ascii")
     schema.save(folder / files.SCHEMA)
-    said = {n: getattr(settings, n) for n in settings.__struct_fields__ if n not in _UNSAID}
+    said = {n: getattr(settings, n) for n in settings.__struct_fields__ if n != "folder"}
     written = msgspec.to_builtins(said)
     write_private(folder / files.FILE, to_toml(written, _COMMENTS).encode())
     card = Card(

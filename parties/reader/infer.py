@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 
 from parties.reader import Places
+from parties.reader.cell_models import of_public
 from parties.reader.cells import (
     cell_text,
     day_cells,
@@ -78,6 +79,7 @@ def infer_schema(
     offset: str | None = None,
     log_offset: bool = False,
     project: int | None = None,
+    impute: int | None = None,
 ) -> Schema:
     """Describe a PUBLIC sample; the result is a first schema for a person to check.
 
@@ -95,6 +97,7 @@ def infer_schema(
     weight, offset: columns that say how much a row counts, and what is added to its score; their
         bounds are rounded outward. log_offset: see `Offset.log`.
     project: to so many components of the sample, see `Projection.of_public`.
+    impute: with models of missing cells for so many draws, see `cell_models.of_public`.
 
     Text, boolean and categorical columns become categorical, all others numeric. Ranges are rounded
     outward to two significant digits, typical value, spread and row norm to one.
@@ -133,6 +136,8 @@ def infer_schema(
     if project is not None:
         sample = encode_columns(table, schema.columns, schema.scaling)
         schema = replace(schema, projection=Projection.of_public(sample, project))
+    if impute is not None:
+        schema = replace(schema, imputation=of_public(table, schema, impute))
     if row_norm == "auto":
         row_norm = typical_row_norm(table, schema)
     return replace(schema, row_norm=row_norm)

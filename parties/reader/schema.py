@@ -27,6 +27,7 @@ from protocols.errors import ParameterError, SchemaError
 from protocols.exchange.documents import Checked, Text, parse_json, read, shown
 
 if TYPE_CHECKING:
+    from parties.reader.imputation import Imputation
     from parties.reader.projection import Projection
 
 _VERSION = 1
@@ -371,6 +372,16 @@ def _projection(fields: dict[str, Any] | None) -> Projection | None:
     return found
 
 
+def _imputation(fields: dict[str, Any] | None) -> Imputation | None:
+    """As of a projection."""
+    if fields is None:
+        return None
+    from parties.reader.imputation import Imputation
+
+    found: Imputation = read(fields, Imputation, "the schema", SchemaError, "imputation")
+    return found
+
+
 # -- all of it -------------------------------------------------------------------------------------
 
 
@@ -385,6 +396,7 @@ class _Document(Public, frozen=True):
     weight: Weight | None = None
     offset: Offset | None = None
     projection: dict[str, Any] | None = None
+    imputation: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -400,6 +412,7 @@ class Schema:
     weight, offset: columns beside the features; None: every row counts the same, and its score is
         that of its features.
     projection: of the scaled features to fewer components, before the row norm; None: none.
+    imputation: models by which missing cells are drawn for `--imputations`; None: none.
 
     A bias column of ones comes last.
 
@@ -414,6 +427,7 @@ class Schema:
     weight: Weight | None = None
     offset: Offset | None = None
     projection: Projection | None = None
+    imputation: Imputation | None = None
 
     def __post_init__(self) -> None:
         """Check the fields one by one, then against each other."""
@@ -438,6 +452,8 @@ class Schema:
                 f"projection of {self.projection.features} features, where columns have {features}:"
                 " make it again with these columns (schema init --project)"
             )
+        if self.imputation is not None:
+            self.imputation.check(self)
         for column in self.columns if self.scaling == "standard" else ():
             if isinstance(column, NumericColumn) and column.spread is None:
                 raise SchemaError(
@@ -554,7 +570,7 @@ class Schema:
                 del column["missing"]
             if column["kind"] == "categorical" and column["typical"] is None:
                 del column["typical"]
-        for name in ("weight", "offset", "projection"):
+        for name in ("weight", "offset", "projection", "imputation"):
             if (beside := getattr(self, name)) is not None:
                 fields[name] = msgspec.to_builtins(beside)
         return fields
@@ -573,6 +589,7 @@ class Schema:
             weight=found.weight,
             offset=found.offset,
             projection=_projection(found.projection),
+            imputation=_imputation(found.imputation),
         )
 
     def to_json(self) -> str:

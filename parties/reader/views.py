@@ -11,6 +11,9 @@ column one feature is 1 at most. Values beyond a range count as its end.
 
 `cells`, for descriptions: by the columns' ranges, and of every column that is filled in whether a
 cell is empty.
+
+Of `ranges` where the schema has models of missing cells: one view more for each time that these are
+drawn (`parties.reader.imputation`).
 """
 
 from __future__ import annotations
@@ -48,8 +51,10 @@ def by_range(schema: Schema, *, private: bool = False) -> Schema:
     private: without the last category of each column, which the others would determine: noise
     hides whether they do. A category that the schema does not list counts as the last one, then.
     """
-    columns = tuple(map(_without_last, schema.columns)) if private else schema.columns
-    return replace(schema, columns=columns, scaling="range", row_norm=None, projection=None)
+    own = replace(schema, scaling="range", row_norm=None, projection=None)
+    if not private:
+        return own
+    return replace(own, columns=tuple(map(_without_last, schema.columns)), imputation=None)
 
 
 def _without_last(column: Column) -> Column:
@@ -119,14 +124,26 @@ def _with_indicator(column: Column) -> Column:
     return msgspec.structs.replace(column, missing="indicator")
 
 
-def views_of(schema: Schema, view: str) -> list[Schema]:
+def views_of(schema: Schema, view: str) -> Iterator[Schema]:
     """Schemas of a view that a plan may ask for."""
     if view == RANGES_VIEW:
-        return [by_range(schema), by_range(schema, private=True)]
+        yield by_range(schema)
+        yield by_range(schema, private=True)
+        yield from _drawn(schema)
     if view == CELLS_VIEW:
-        return [cells_schema(schema)]
-    filled = any(column.missing != "refuse" for column in schema.columns)
-    return [missing_schema(schema)] if view == EMPTY_VIEW and filled else []
+        yield cells_schema(schema)
+    if view == EMPTY_VIEW and any(column.missing != "refuse" for column in schema.columns):
+        yield missing_schema(schema)
+
+
+def _drawn(schema: Schema) -> Iterator[Schema]:
+    """One for each draw; owners whose schema has no models of missing cells load no such code."""
+    if schema.imputation is None:
+        return
+    from parties.reader.imputation import MOST_DRAWS, drawn
+
+    own = by_range(schema)
+    yield from (drawn(own, draw) for draw in range(1, MOST_DRAWS + 1))
 
 
 # -- what a plan asks for -------------------------------------------------------------------------
@@ -136,14 +153,17 @@ class Views:
     """What a party answers sums over other views of its rows from.
 
     shard: its rows as for training; ranges: the same by their columns' ranges; empty: which cells
-    of the columns that are filled in are missing, shape (rows, such columns).
+    of the columns that are filled in are missing, shape (rows, such columns); coins: the owner's,
+    for draws of missing cells.
 
     Privacy: all of it was encoded before the party enrolled, so that neither how long an answer
     takes nor whether there is one depends on the rows.
     """
 
-    def __init__(self, shard: Shard, ranges: Shard, empty: NDArray[np.bool_]) -> None:
-        self._shard, self._ranges, self._empty = shard, ranges, empty
+    def __init__(
+        self, shard: Shard, ranges: Shard, empty: NDArray[np.bool_], coins: bytes = b""
+    ) -> None:
+        self._shard, self._ranges, self._empty, self._coins = shard, ranges, empty, coins
 
     def find(self, view: str, digest: str) -> Shard | None:
         """Rows of a view whose schema has this digest, closed; None: there is no such view."""
@@ -156,7 +176,21 @@ class Views:
             return closed(self._missing())
         if view == CELLS_VIEW and cells_schema(schema).digest() == digest:
             return closed(self._cells())
+        for own in _drawn(schema) if view == RANGES_VIEW else ():
+            if own.digest() == digest:
+                return closed(self.imputed(own))
         return None
+
+    def imputed(self, schema: Schema) -> Shard:
+        """Rows of `imputation.drawn`, in the open: a simulation has them."""
+        from parties.reader.imputation import imputed
+
+        ranges, columns = self._ranges, self._shard.schema.columns
+        filled = [column.name for column in columns if column.missing != "refuse"]
+        empty = dict(zip(filled, self._empty.T, strict=True))
+        features = dict(zip(ranges.schema.expanded_names, ranges.x.T, strict=False))
+        x = imputed(features, ranges.y, schema, empty, self._coins)
+        return replace(ranges, x=add_bias_and_clip(x, None)[0], schema=schema)
 
     def _cells(self) -> Shard:
         """Where a typical value was filled in, a categorical column has no category instead."""
@@ -179,8 +213,10 @@ class Views:
         return Shard(x=x, y=shard.y, counts=shard.counts, schema=own)
 
 
-def encode_with_views(table: Table, schema: Schema, strict: bool = False) -> tuple[Shard, Views]:
-    """A party's rows and their views, closed, from one reading of the table.
+def encode_with_views(
+    table: Table, schema: Schema, strict: bool = False, coins: bytes = b""
+) -> tuple[Shard, Views]:
+    """A party's rows and their views, closed, from one reading of the table; coins: see `Views`.
 
     Raises:
         SchemaError, DataError: as `encode_shard`.
@@ -203,4 +239,4 @@ def encode_with_views(table: Table, schema: Schema, strict: bool = False) -> tup
     ranges = shard
     if features is not None:
         ranges = replace(shard, x=joined(parts), schema=own)
-    return closed(shard), Views(shard, ranges, np.concatenate(empty))
+    return closed(shard), Views(shard, ranges, np.concatenate(empty), coins)

@@ -23,7 +23,6 @@ def agent_of(driving: Driving, owner: Any) -> Agent:
     return Agent(
         name=owner.name,
         make_party=make_party,
-        policy=driving.policy,
         signing_key=owner.signing_key,
         coordinator_key=driving.coordinator_key,
         store=owner.store,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from parties.verifier.recompute import recompute
 from protocols.errors import PolicyError
@@ -10,6 +10,9 @@ from protocols.plan.run_plan import RunPlan
 from protocols.privacy.loss import mu_for_epsilon
 from protocols.privacy.loss.accounting import GaussianEvent
 from protocols.words import count
+
+if TYPE_CHECKING:
+    from protocols.privacy.certificates.mechanism import Mechanism
 
 
 def foreseen(plan: RunPlan, owner: Any) -> tuple[str, ...]:
@@ -29,25 +32,36 @@ def foreseen(plan: RunPlan, owner: Any) -> tuple[str, ...]:
         f"Budget: epsilon={found['epsilon']:g}, delta={found['delta']:g} of all runs on your data "
         "together, see [budget] of party.toml",
         f"  spent so far: epsilon={found['before']:.4g} in {count(found['sessions'], 'session')}; "
-        f"with this one: epsilon={found['after']:.4g}",
+        f"with this one: epsilon={found['after']:.4g} (composed anew, perhaps a little less "
+        "than promised)",
     ]
-    whole = _announced(plan)
-    if whole is not None:
+    announced = _announced(plan, cost)
+    if announced is not None:
+        what, whole = announced
         try:
             after = owner.foresee((whole,), 0.0, plan.digest())["after"]
         except PolicyError as error:
-            raise PolicyError(f"with the training that this sum announces, {error}") from None
-        told.append(f"  with the training that it announces as well: epsilon={after:.4g}")
+            raise PolicyError(f"with {what} that this sum announces, {error}") from None
+        told.append(f"  with {what} that it announces as well: epsilon={after:.4g}")
     return tuple(told)
 
 
-def _announced(plan: RunPlan) -> GaussianEvent | None:
-    """A second moment and its training as one mechanism; None: nothing follows that is counted."""
+def _announced(plan: RunPlan, cost: Mechanism) -> tuple[str, GaussianEvent] | None:
+    """What follows a sum, and both as one mechanism; None: nothing that is counted.
+
+    Sums of a series before this one are in the ledger already.
+    """
     privacy, in_all = plan.privacy, plan.epsilon_in_all
     if privacy is None or in_all is None or not in_all > privacy.epsilon:
         return None
-    if getattr(plan, "objective", {}).get("kind") != "second-moment":
-        return None  # one of a series, whose first ones are counted already
-    return GaussianEvent(
-        noise_multiplier=1 / mu_for_epsilon(epsilon=in_all, delta=privacy.delta), count=1
-    )
+    kind = getattr(plan, "objective", {}).get("kind")
+    if kind == "second-moment":
+        mu = mu_for_epsilon(epsilon=in_all, delta=privacy.delta)
+        return "the training", GaussianEvent(noise_multiplier=1 / mu, count=1)
+    if kind != "information":
+        return None
+    from protocols.statistics.inference.budget import series_left  # where that room is
+
+    events: Any = cost.events
+    mu = series_left(in_all, privacy.delta, sum(e.count / e.noise_multiplier**2 for e in events))
+    return ("the sums after it", GaussianEvent(noise_multiplier=1 / mu, count=1)) if mu else None

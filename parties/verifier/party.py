@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from parties.account import Account
+from parties.account import Account, hold
 from parties.coins import Coins
 from parties.kernel.private import HiddenError
 from parties.kernel.run import Run
@@ -289,13 +289,18 @@ class Party:
             self._heard[name] = None
             self.seen = heard(self.seen, name)
 
-    def _answer(self, request: Envelope, relayed: Sequence[bytes] | None) -> Body:
+    def _check_order(self, step: str) -> tuple[str, ...]:
+        """See `_repetition`."""
         if self._answered >= len(self._sequence):
-            raise PolicyError(f"step {request.step!r}: this party's run is over")
+            raise PolicyError(f"step {step!r}: this party's run is over")
         expected = self._sequence[self._answered]
         again = self._repetition()
-        if request.step not in (expected, *again[:1]):
-            raise PolicyError(f"step {request.step!r} is out of order; next is {expected!r}")
+        if step not in (expected, *again[:1]):
+            raise PolicyError(f"step {step!r} is out of order; next is {expected!r}")
+        return again
+
+    def _answer(self, request: Envelope, relayed: Sequence[bytes] | None) -> Body:
+        again = self._check_order(request.step)
         if self._policy.replica and self._answered:
             self._follow(request, relayed)
         if self._plan and protocol_of(self._plan).shows_rows(request.step):
@@ -382,7 +387,21 @@ class Party:
         rows, committed = self.run.rows, self.run.commitment
         return agree.answer_enrol(rows.rows, rows.num_features, rows.schema.digest(), committed)
 
-    def _agree(self, request: Body) -> Body:
+    def examine(self, request: Envelope) -> RunPlan:
+        """The plan that a request asks to agree to, before the owner is asked; no effect.
+
+        Raises:
+            CohortError: this party would refuse it, whatever its owner says: `_agree` as well.
+        """
+        self._check_address(request)
+        self._check_order(request.step)
+        plan, _, cost = self._examined(request.body)
+        if cost and self._policy.largest is not None:
+            hold(cost, *self._policy.largest)
+        return plan
+
+    def _examined(self, request: Body) -> tuple[RunPlan, Shard, Mechanism | None]:
+        """A plan that policy and public figures allow, the rows it is of, and what it costs."""
         plan = plan_from_dict(_mapping(request.meta.get("plan")))
         member, rows = plan.members[plan.party_index(self.name)], self.run.rows.rows
         shard = self._rows_of(plan)
@@ -395,12 +414,17 @@ class Party:
         self._policy.check(plan)
         self._policy.check_alone(plan, self.name)
         self._policy.check_held_out(plan, rows)
-        sequence, norm_bound = protocol_of(plan).sequence(plan), shard.schema.norm_bound
+        norm_bound = shard.schema.norm_bound
         plan.check_rows(norm_bound)
         cost = self._cost(plan, norm_bound)
         self._policy.check_slots(plan, kinds.slot_bounds(plan, norm_bound))
         if plan.whitens:
             self.run.account.require(getattr(plan, "moment_plan", ""))
+        return plan, shard, cost
+
+    def _agree(self, request: Body) -> Body:
+        plan, shard, cost = self._examined(request)
+        sequence = protocol_of(plan).sequence(plan)
         # Before the first look at a row.
         if cost:
             self.run.account.reserve(cost, plan.digest())

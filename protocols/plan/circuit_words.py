@@ -22,11 +22,11 @@ def remarks(plan: CircuitPlan) -> Iterator[str]:
     what = f"the second moment that plan {plan.moment_plan[:16]} released"
     if plan.moment_privacy is not None:
         yield (
-            f"rows are whitened by {what} at epsilon={plan.moment_privacy.epsilon:g}, for "
-            "which a ledger has been charged; this training itself has no noise"
+            f"rows are whitened by {what} at epsilon={plan.moment_privacy.epsilon:g}, which has "
+            "counted in each ledger that is kept; this training itself has no noise"
         )
     else:
-        yield f"this includes {what}; a ledger has been charged for that part already"
+        yield f"this includes {what}; that part has counted in each ledger that is kept"
 
 
 def figures(plan: CircuitPlan) -> dict[str, Any]:

@@ -15,14 +15,18 @@ import pytest
 from ciphercohort.after.sums import sums_wanted
 from ciphercohort.job.config import SimulationConfig
 from ciphercohort.study import deployed
+from ciphercohort.study.asked import GlmOptions
 from ciphercohort.study.description import ALL
+from ciphercohort.study.glm import glm_by
+from ciphercohort.study.imputed import Pooled, imputed_by
 from ciphercohort.study.private_cox import private_cox_by
 from parties.agent.manifest import describe_plan
 from parties.agent.vault import Vault
 from parties.policy import Policy
+from parties.reader.imputation import CellModel, Imputation
 from parties.reader.schema import CategoricalColumn, NumericColumn, Schema, Targets
 from parties.reader.shard import encode_shard
-from parties.reader.views import by_range
+from parties.reader.views import by_range, encode_with_views
 from protocols.errors import ParameterError, PolicyError, ProtocolError, SchemaError
 from protocols.plan.kinds import plan_from_dict
 from protocols.statistics.study.objectives import PersonTimeObjective
@@ -237,3 +241,43 @@ def test_a_generalised_model_is_that_of_a_simulation(clinics: Hospitals, tmp_pat
     assert told["EXACT SUMS"] and len(told["sessions"]) == len(found.plans) == len(due.plans)
     with pytest.raises(ParameterError, match="no target of the schema"):
         deployed.glm(folder_of(clinics, False), target="age")
+
+
+def test_imputations_are_those_of_a_simulation(
+    tmp_path: Path, vault: Vault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Drawn by each owner at home, from coins that are the same in all sums of a series."""
+    frames = {name: stays(k).drop(columns="entry") for k, name in enumerate(NAMES)}
+    for frame in frames.values():
+        frame.loc[frame.index % 3 == 0, "age"] = np.nan
+    ages = CellModel(feature="age", terms=("ward=B", "died"), draws=((55.0, 1.0, -2.0, 15.0),))
+    known = Schema(
+        columns=(
+            NumericColumn("age", 20.0, 90.0, typical=55.0, missing="typical"),
+            CategoricalColumn("ward", ("A", "B")),
+        ),
+        label=Targets(columns=STAYS.label.columns[:2]),  # type: ignore[union-attr]
+        scaling="range",
+        imputation=Imputation(models=(ages,)),
+    )
+    monkeypatch.setattr("tests.coordinator.test_inference.SCHEMA", known)
+    monkeypatch.setattr("tests.coordinator.test_inference.FRAMES", frames)
+    given: dict[str, Any] = {"target": "months", "family": "gaussian", "imputations": 2}
+    path, found = deployed.glm(folder_of(Hospitals(tmp_path, vault), False), **given)
+    own, coins = by_range(known), b""
+    views = {n: encode_with_views(rows, known, coins=coins)[1] for n, rows in frames.items()}
+    shards = {name: encode_shard(rows, own) for name, rows in frames.items()}
+    named = {"model": "linear", "targets": known.label.names}
+    config = SimulationConfig(epsilon=None, seed=3, **named)  # type: ignore[arg-type]
+    wanted = sums_wanted(None, 1e-5, 0)
+    specs = party_specs(config, shards, 3, "")
+    sums = Sums(specs=specs, schema=own, wanted=wanted, views=views)
+    due = imputed_by(glm_by, sums, GlmOptions(**given))
+    told = json.loads(path.read_text())
+    assert isinstance(found, Pooled) and isinstance(due, Pooled)
+    for one, other in zip(found.rows(), due.rows(), strict=True):
+        assert one.pop("name") == other.pop("name")
+        assert one == pytest.approx(other, rel=1e-6)
+    assert len({fit.coef.tobytes() for fit in found.fits}) == 2
+    assert told["EXACT SUMS"] and len(told["sessions"]) == len(told["plans"])
+    assert (path.parent / "glm.tex").is_file() and told["inference"][1]["fraction_missing"] > 0.05

@@ -70,7 +70,6 @@ class Agents:
         self.agents[name] = Agent(
             name=name,
             make_party=lambda: self.make_party(name),
-            policy=party._policy,
             signing_key=party.run.signing_key,
             coordinator_key=party._coordinator_key,
             store=store,

@@ -11,19 +11,25 @@ from typing import Any
 
 import pytest
 
+from ciphercohort.after.sums import sums_wanted
 from parties.agent.consent import Consent
 from parties.agent.manifest import describe_plan
 from parties.agent.owner import Owner
 from parties.agent.store import SessionStore
 from parties.verifier.foreseen import foreseen
 from protocols.errors import PolicyError
+from protocols.privacy.calibrate.figures import PublicFigures
+from protocols.privacy.calibrate.one_sum import plan_sum
 from protocols.privacy.certificates.mechanism import Mechanism
 from protocols.privacy.loss import epsilon_for_mu, mu_for_epsilon
 from protocols.privacy.loss.accounting import GaussianEvent
 from protocols.privacy.loss.ledger import Ledger
+from protocols.statistics.inference.budget import COUNTED, TOWARDS, left_mu
+from protocols.statistics.inference.objective import InformationObjective
 from tests.protocols.privacy.test_whitened_ledger import DELTA, NORM, calibration
 
 BUDGET = "[budget] of party.toml (and start the agent again)"
+FIGURES = PublicFigures.even(rows=20_000, features=5, parties=3, norm_bound=NORM)
 PLANS = {"whitened": "template", "second moment": "first"}
 PLAN = pytest.mark.parametrize("which", PLANS.values(), ids=PLANS)
 
@@ -101,6 +107,38 @@ def test_whoever_consents_reads_what_is_spent_and_what_would_be(which: str, tmp_
     whole = epsilon_for_mu(mu=math.hypot(*mus), delta=DELTA)
     words = f"the training that it announces as well: epsilon={whole:.4g}"
     assert (words in told) is (which == "first")
+
+
+def series(epsilon: float = 1.0) -> list[Any]:
+    """Plans of private standard errors, in order, as a centre announces them."""
+    mu = left_mu(epsilon, DELTA, ())
+    task = InformationObjective(
+        model="logistic", theta=(0.0,) * FIGURES.num_features, row_norm=NORM, epsilon_in_all=epsilon
+    )
+    wanted = sums_wanted(epsilon, DELTA, 0)
+    return [plan_sum(FIGURES, wanted, task, mu * share**0.5) for share in (*TOWARDS, *COUNTED)]
+
+
+@pytest.mark.parametrize("spent", [0.0, 0.3])
+def test_a_series_of_sums_is_refused_before_its_first(spent: float, tmp_path: Path) -> None:
+    """Each alone would fit; with room for all of them none is refused on the way."""
+    together = math.hypot(*(mu_for_epsilon(epsilon=e, delta=DELTA) for e in (1.0, spent) if e))
+    enough = epsilon_for_mu(mu=together, delta=DELTA)
+    for budget, fits in ((0.97 * enough, False), (enough, True)):
+        folder = tmp_path / str(fits)
+        folder.mkdir()
+        ledger = ledger_in(folder, epsilon=budget, spent=spent)
+        for k, plan in enumerate(series()):
+            cost = Mechanism.from_plan(plan, NORM).require()
+            ledger.foresee("rows", cost.events, additive_delta=cost.additive_delta)
+            if not fits:
+                with pytest.raises(PolicyError, match="with the sums after it that this sum"):
+                    foreseen(plan, owner_of(ledger))
+                break
+            told = "\n".join(foreseen(plan, owner_of(ledger)))
+            assert ("sums after it" in told) == (k < 3)
+            ledger.reserve("rows", cost.events, additive_delta=cost.additive_delta)
+    assert len(ledger.path.read_text().splitlines()) == 4 + bool(spent)
 
 
 def test_a_run_is_not_counted_beside_itself(tmp_path: Path) -> None:

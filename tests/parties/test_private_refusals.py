@@ -142,7 +142,6 @@ class Owner:
                 dataset="table",
                 open_contributor=contributor,
             ),
-            policy=policy,
             signing_key=self.me,
             coordinator_key=public_bytes(self.coordinator),
             store=store,
@@ -255,7 +254,6 @@ def test_an_ended_session_stays_ended_after_a_restart(
     owner.agent = Agent(
         name=VICTIM,
         make_party=old._make_party,
-        policy=old._policy,
         signing_key=owner.me,
         coordinator_key=public_bytes(owner.coordinator),
         store=SessionStore(tmp_path / "state", None),

@@ -11,10 +11,10 @@ Negative binomial, V = mu + alpha mu^2: also the first and second derivative of 
 with respect to ln r, r = 1 / alpha.
 
 With `within` each party has an intercept of its own, which it finds by itself at theta: the maximum
-over its rows, within FAR of the common one; where all outcomes are at an end there is none, and the
-party adds nothing. Score, information and robust sums are then those of x less its mean by w, which
-gives estimates and errors of a model with an indicator for every party (Frisch and Waugh), and
-nobody learns the intercepts. With `clusters` a party adds t t^T, t the sum of its rows' scores.
+over its rows, within `far` of the common one; where all outcomes are at an end there is none, and
+the party adds nothing. Score, information and robust sums are then those of x less its mean by w,
+which gives estimates and errors of a model with an indicator for every party (Frisch and Waugh),
+and nobody learns the intercepts. With `clusters` a party adds t t^T, t the sum of its rows' scores.
 
 Without privacy alone: norms are those of exact sums, which need them for their range.
 """
@@ -138,19 +138,25 @@ class Generalised(SumFunction):
     def ends(self) -> tuple[float, float]:
         """Of eta, for covariates on [-1, 1]."""
         *slopes, intercept = self.theta
-        reach = float(np.abs(slopes).sum()) + FAR * self.within
+        reach = float(np.abs(slopes).sum()) + self.far * self.within
         low, high = _ends(self.offset) if self.offset else (0.0, 0.0)
-        low, high = np.clip(
-            (intercept - reach + low, intercept + reach + high), -LARGEST_ETA, LARGEST_ETA
-        )
+        low, high = intercept - reach + low, intercept + reach + high
+        if self.link == "identity":
+            return low, high
+        low, high = np.clip((low, high), -LARGEST_ETA, LARGEST_ETA)
         return float(low), float(high)
+
+    @property
+    def far(self) -> float:
+        """Of a party's intercept from the common one."""
+        return float(self.target[2]) if self.link == "identity" else FAR
 
     @property
     def _bounds(self) -> tuple[float, float]:
         """Of |s| and w; of a row's figures."""
         low, high = self.ends
         far, own = max(-low, high), max(map(abs, _ends(self.target)))
-        top = math.exp(high)
+        top = 1.0 if self.link == "identity" else math.exp(high)
         s = {
             "logit": 1.0,
             "probit": 1.0 + far,
@@ -222,13 +228,14 @@ class Generalised(SumFunction):
         return figures * weight[:, None], s * weight, w * weight
 
     def _own_intercept(self, eta: Array, y: Array, weight: Array) -> float:
-        """Beside the common one, within FAR of it."""
-        own = 0.0
+        """Beside the common one, within `far` of it."""
+        own, far = 0.0, self.far
         for _ in range(STEPS):
             _, s, w = self.terms(eta + own, y, weight)
-            move = float(np.clip(s.sum() / max(float(w.sum()), TINY), -LONGEST, LONGEST))
-            own = float(np.clip(own + move, -FAR, FAR))
-            if abs(move) < 1e-14:
+            longest = LONGEST / FAR * far
+            move = float(np.clip(s.sum() / max(float(w.sum()), TINY), -longest, longest))
+            own = float(np.clip(own + move, -far, far))
+            if abs(move) < 1e-14 * longest:
                 break
         return own
 

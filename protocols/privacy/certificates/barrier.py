@@ -147,7 +147,11 @@ def norm_failure(budget: Budget, features: int, rounds: int) -> float:
 
 
 def smallest_norm(
-    setting: BarrierSetting, *, sigmoid_error: float, least: float
+    setting: BarrierSetting,
+    *,
+    sigmoid_error: float,
+    least: float,
+    gradient_at_zero: float = GRADIENT_AT_ZERO,
 ) -> tuple[float, dict[str, float]]:
     """Right side of condition (2) and its figures; inf where alpha is outside (0, 1).
 
@@ -155,6 +159,7 @@ def smallest_norm(
         setting: the setting.
         sigmoid_error: e_f.
         least: m_P.
+        gradient_at_zero: d.
     """
     s = setting
     noise = s.budget.total_std(s.sigma)
@@ -162,9 +167,8 @@ def smallest_norm(
     zeta = gradient_error(s, sigmoid_error)
     alpha = 2 * s.learning_rate * s.lam * least
     quadratic = 2 * alpha - alpha**2
-    linear = (
-        -2 * s.learning_rate * ((1 - alpha) * (GRADIENT_AT_ZERO * s.norm_bound + c * noise) + zeta)
-    )
+    start = gradient_at_zero * s.norm_bound
+    linear = -2 * s.learning_rate * ((1 - alpha) * (start + c * noise) + zeta)
     push = s.norm_bound * SIGMOID_SLOPE_MAX + (math.sqrt(s.features) + c) * noise
     constant = -(s.learning_rate**2) * (push**2 - zeta**2)
     figures = {"alpha": alpha, "a": quadratic, "b": linear, "c": constant}
@@ -192,8 +196,10 @@ def setting_of(plan: RowsPlan, norm_bound: float) -> BarrierSetting:
     )
 
 
-def check(setting: BarrierSetting) -> Certificate:
+def check(setting: BarrierSetting, *, gradient_at_zero: float = GRADIENT_AT_ZERO) -> Certificate:
     """Evaluate every condition of Theorem 3, with true polynomial errors on true intervals.
+
+    gradient_at_zero: d; less than 1/2 is of these rows (Remark 5.3), and a release to be paid for.
 
     Returns:
         a certificate; `satisfied` says whether it certifies anything, `binding` what is tightest.
@@ -205,9 +211,11 @@ def check(setting: BarrierSetting) -> Certificate:
     e_f, bound = fixed_point(s, reciprocal_error=e_b)
     bottom = s.theta - bound**2
     least, most = range_bound(barrier, bottom, low)
-    root, quadratic = smallest_norm(s, sigmoid_error=e_f, least=least)
+    root, quadratic = smallest_norm(
+        s, sigmoid_error=e_f, least=least, gradient_at_zero=gradient_at_zero
+    )
     core = math.sqrt((1 - s.kappa) * s.theta)
-    overshoot = (SIGMOID_SLOPE_MAX - GRADIENT_AT_ZERO) * s.norm_bound / (2 * core)
+    overshoot = (SIGMOID_SLOPE_MAX - gradient_at_zero) * s.norm_bound / (2 * core)
     pull = s.lam * (most + least) + overshoot
     paper = Sensitivity(norm_bound=s.norm_bound, approximation_error=e_f, features=s.features)
     moved = diameter(s.sigmoid.polynomial, norm_bound=s.norm_bound, radius=bound)

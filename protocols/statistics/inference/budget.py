@@ -13,6 +13,10 @@ from protocols.privacy.loss.accounting import GaussianEvent, compose
 
 TRAINING_SHARE, EVALUATION_SHARE = 0.5, 0.25
 """Of the whole budget (mu^2), and of its delta, beside inference."""
+TOWARDS, COUNTED = (0.05, 0.2), (0.25, 0.5)
+"""Of the budget (mu^2) of private sums: two towards the maximum, and two that count."""
+CLOSE = 1e-3
+"""Relative, of a sum's share: grids of noise."""
 
 
 def training_part(
@@ -22,6 +26,17 @@ def training_part(
     own = delta * share
     mu = math.sqrt(share) * mu_for_epsilon(epsilon=epsilon, delta=MECHANISM_SHARE * own)
     return epsilon_for_mu(mu=mu, delta=MECHANISM_SHARE * own), own
+
+
+def series_left(epsilon: float, delta: float, square: float) -> float:
+    """mu of a sum and of those that follow it in its series; square: its own mu^2.
+
+    epsilon, delta: announced, of the series. 0: none follows, or none of it costs that.
+    """
+    shares = (*TOWARDS, *COUNTED)
+    mu = mu_for_epsilon(epsilon=epsilon, delta=MECHANISM_SHARE * delta)
+    places = [k for k, each in enumerate(shares[:-1]) if abs(square / mu**2 - each) <= CLOSE * each]
+    return mu * math.sqrt(sum(shares[places[0] :])) if places else 0.0
 
 
 def left_mu(epsilon: float, delta: float, spent: Sequence[Mechanism]) -> float:

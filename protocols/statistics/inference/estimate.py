@@ -39,6 +39,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.errors import PrivacyError
+from protocols.statistics.inference.budget import COUNTED, TOWARDS
 
 Array = NDArray[np.float64]
 ALIASED = 1e-8
@@ -55,8 +56,6 @@ LONGEST = 4.0
 FARTHER = 4.0
 """Of coefficients of columns that depend on each other; each step may be that much longer than the
 one before, until one passes the maximum along itself."""
-TOWARDS, COUNTED = (0.05, 0.2), (0.25, 0.5)
-"""Of the budget (mu^2) of private sums: two towards the maximum, and two that count."""
 CLEAR = 1.0
 """Least eigenvalue of a noisy information, in norms of its noise."""
 

@@ -16,7 +16,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from protocols.statistics.inference.estimate import CLEAR, COUNTED, noise_norm
+from protocols.statistics.inference.budget import COUNTED
+from protocols.statistics.inference.estimate import CLEAR, noise_norm
 
 USUAL = 1 / 9
 MOST = {"logistic": 1 / 4, "poisson": 1.0, "linear": 1.0}

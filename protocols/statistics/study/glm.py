@@ -25,7 +25,7 @@ Array = NDArray[np.float64]
 CONVERGED = 1e-12
 """Squared decrement over phi: 10^-6 of a standard error is left, and a step more is made."""
 LONGEST = 4.0
-"""Of a step, in any coefficient of a scaled column."""
+"""Of a step, in any coefficient of a scaled column; a mean itself is found in one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +73,8 @@ class GlmSums:
         moved = np.zeros(len(self.score))
         moved[kept] = np.linalg.solve(self.information[np.ix_(kept, kept)], self.score[kept])
         size = float(np.abs(moved).max(initial=0.0))
-        return moved * min(1.0, LONGEST / max(size, 1e-300)), float(self.score @ moved)
+        longest = np.inf if self.adds.link == "identity" else LONGEST
+        return moved * min(1.0, longest / max(size, 1e-300)), float(self.score @ moved)
 
     def ratio_step(self) -> tuple[float, float]:
         """Of ln r, and its squared decrement."""

@@ -32,9 +32,9 @@ from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.calibrate.one_sum import plan_sum
 from protocols.privacy.certificates.mechanism import Mechanism
 from protocols.privacy.loss import epsilon_for_mu
-from protocols.statistics.inference.budget import left_mu
-from protocols.statistics.inference.estimate import COUNTED as INFORMED
-from protocols.statistics.inference.estimate import TOWARDS, Noisy, private_steps, safe_step
+from protocols.statistics.inference.budget import COUNTED as INFORMED
+from protocols.statistics.inference.budget import TOWARDS, left_mu
+from protocols.statistics.inference.estimate import Noisy, private_steps, safe_step
 from protocols.statistics.inference.objective import ProductsObjective
 from protocols.statistics.study.objectives import LifetimesObjective, PersonTimeObjective
 from protocols.statistics.study.whitened import counts, whitened

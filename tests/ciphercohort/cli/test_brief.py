@@ -41,6 +41,7 @@ def test_help_is_short_and_complete_on_request(path: str) -> None:
     options = {each.name: each.opts[0] for each in EVERY[path]}
     if path not in FEW:
         assert len(options.keys() - {"debug"}) <= MOST, "name its first ten in FEW"
+        assert shown(path, "--help-all") == shown(path, "--help") >= set(options.values())
         return
     assert set(FEW[path]) <= options.keys() and len(FEW[path]) <= MOST < len(options)
     assert len(set(FEW[path])) == len(FEW[path])

@@ -7,15 +7,20 @@ INSECURE toy ring. Messages go straight to the agents' sockets;
 from __future__ import annotations
 
 import json
+import os
+import queue
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from inspect import signature
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,8 +30,19 @@ from sklearn.metrics import roc_auc_score
 
 from ciphercohort import Coordinator, Party, evaluate, simulate
 from ciphercohort.deploy import coordinator as deploy_coordinator
+from ciphercohort.deploy import party as deploy_party
+from ciphercohort.deploy import supervise
+from ciphercohort.deploy.results import Session
 from ciphercohort.deploy.supervise import Background, child
 from ciphercohort.results.documents import to_json
+from ciphercohort.verify.again import MALFORMED
+from ciphercohort.verify.folder import verify_run
+from ciphercohort.verify.session import (
+    centre_problems,
+    differences,
+    session_problems,
+    written_again,
+)
 from coordinator.deployment import serve_session
 from coordinator.errors import AbortedError
 from coordinator.settings import NODES, Settings
@@ -37,6 +53,7 @@ from protocols.errors import CohortError, ParameterError, PolicyError
 from protocols.names import SECURE_AGGREGATION
 from protocols.plan.protocol import PROTOCOLS
 from protocols.words import EXACT_SUMS
+from tests.ciphercohort.cli.test_brief import EVERY
 from tests.sims.document import Document
 from tests.sims.model_runs import cohort
 
@@ -155,6 +172,53 @@ def test_what_keeps_it_from_serving_is_told(wrong: str, error: type, home: Path)
         Party(home / NAMES[0]).start(wrong, only="agent")
 
 
+def test_a_killed_agent_ends_what_has_started_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody else has the passphrase; an agent that was told to stop is not told of."""
+    code = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid()))"
+    code += '; print(\'{"socket": ""}\', flush=True); time.sleep(99)'
+    monkeypatch.setattr(deploy_party.launch, "program", lambda name: [sys.executable, "-c", code])
+    for kill in (True, False):
+        ended: queue.SimpleQueue[str] = queue.SimpleQueue()
+        with deploy_party._agent(SimpleNamespace(folder=tmp_path / "pid"), PASSPHRASE, ended):  # type: ignore[arg-type]
+            if kill:
+                os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+                assert supervise.until_stopped(ended) == "agent"
+        assert ended.empty()
+
+
+def test_the_command_ends_with_its_agent(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def started(self: Party, *args: Any, **options: Any) -> Party:
+        self.ended.put("agent")
+        return self
+
+    monkeypatch.setattr(Party, "start", started)
+    monkeypatch.setattr("ciphercohort.cli.party._passphrase", lambda *args, **options: PASSPHRASE)
+    assert cohort("party", "start", str(home / "north")).exit_code == 2
+
+
+def test_every_option_of_init_is_one_of_the_command_and_is_written(
+    home: Path, tmp_path: Path
+) -> None:
+    known = {option.name for option in EVERY["party init"]} | {"folder"}
+    elsewhere = {"accept_no_privacy": "max_epsilon", "no_ledger": "keep_ledger"}
+    named = {elsewhere.get(name, name).replace("protocol", "protocols") for name in known}
+    assert set(signature(Party.init).parameters) - {"passphrase"} == named - {
+        *("debug", "passphrase_file")
+    }
+    rows = pd.read_csv(home / "north.csv").assign(dose=99.0)
+    rows.to_csv(tmp_path / "far.csv", index=False)
+    secret = tmp_path / "secret"
+    secret.write_text(PASSPHRASE)
+    asked = ["--invitation", home / "centre/invitation.json", "--passphrase-file", secret]
+    for data, code in ((tmp_path / "far.csv", 2), (home / "north.csv", 0)):
+        given = ["party", "init", tmp_path / "x", "--data", data, "--strict", *asked]
+        assert cohort(*map(str, given)).exit_code == code
+        assert (tmp_path / "x").exists() == (code == 0)
+    assert Party(tmp_path / "x").settings.strict
+
+
 def answering(party: Party, accept: bool) -> threading.Thread:
     """The owner, who answers the next plan that waits."""
 
@@ -226,16 +290,113 @@ def accepting(party: Party) -> Iterator[None]:
         thread.join(10)
 
 
+@pytest.fixture(scope="module")
+def followed(centre: Coordinator, run: Any, home: Path) -> dict[str, Any]:
+    """What commands show that follow a training."""
+    shown = {}
+    with accepting(Party(home / "west")):
+        for command in ("evaluate", "infer"):
+            model = ("--model", run.folder / "model.json")
+            shown[command] = cohort("coordinator", command, home / "centre", *model)
+    return shown
+
+
 @pytest.mark.parametrize("command", ["evaluate", "infer"])
 def test_a_command_at_the_centre_says_once_that_sums_are_exact(
-    centre: Coordinator, run: Any, home: Path, command: str
+    followed: dict[str, Any], command: str
 ) -> None:
     """On screen and log together, of one sum as of a series."""
-    model = run.folder / "model.json"
-    with accepting(Party(home / "west")):
-        shown = cohort("coordinator", command, home / "centre", "--model", model)
+    shown = followed[command]
     assert shown.exit_code == 0, shown.output
     assert " ".join(shown.output.split()).count(EXACT_SUMS) == 1
+
+
+UNSAID = {
+    ("status.json", name) for name in ("attempts", "culprit", "phase", "reason", "step", "updated")
+} | {("session.json", name) for name in ("created", "wanted", "before")}
+UNSAID |= {("session.json", name) for name in ("plan.session", "plan.members.commitment")}
+"""Fields that no other document tells."""
+
+
+def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Of every field of a document, of lists the first entry and the last."""
+    pairs = value.items() if isinstance(value, dict) else ()
+    if isinstance(value, list):
+        pairs = {k: value[k] for k in (0, len(value) - 1) if value}.items()
+    for key, each in pairs:
+        yield from places(each, (*at, key))
+    if not isinstance(value, (dict, list)):
+        yield at
+
+
+def changed(value: Any, at: tuple[Any, ...]) -> Any:
+    """The document with another value there."""
+    if not at:
+        if isinstance(value, str) or value is None:
+            return f"{value}x"
+        return not value if isinstance(value, bool) else value + max(abs(value) * 1e-6, 1e-12)
+    found = dict(value) if isinstance(value, dict) else list(value)
+    found[at[0]] = changed(value[at[0]], at[1:])
+    return found
+
+
+def found(session: Session) -> list[str]:
+    """Problems of what the centre alone has; a file of another shape is one."""
+    try:
+        return list(centre_problems(session))
+    except (CohortError, *MALFORMED) as error:
+        return [str(error)]
+
+
+@pytest.mark.parametrize("where", ["centre", "north"])
+def test_no_field_of_a_document_can_be_changed(
+    where: str, followed: dict[str, Any], run: Any, home: Path
+) -> None:
+    """At the centre and at an owner; each document of trainings and of what follows them."""
+    if where == "north":
+        Party(home / "north").results()
+    seen = set[str]()
+    for folder in (home / where / "sessions").iterdir():
+        if not (folder / "outcome.json").exists():
+            continue
+        assert not list(session_problems(folder))
+        own = Session.of(folder)
+        due = written_again(own)
+        for name, good in due.items():
+            path = folder / name
+            seen.add(name)
+            fields = json.loads(good) if path.suffix == ".json" else good.splitlines()
+            for at in places(fields):
+                other = changed(fields, at)
+                text = json.dumps(other) if path.suffix == ".json" else "\n".join(other)
+                path.write_text(text)
+                assert list(differences(folder, due)), (name, at)
+            path.write_text(good)
+        beside = ("session.json", "status.json") if where == "centre" else ()
+        for name in beside:
+            path = folder / name
+            good = path.read_text()
+            for at in places(json.loads(good)):
+                path.write_text(json.dumps(changed(json.loads(good), at)))
+                field = ".".join(str(key) for key in at if not isinstance(key, int))
+                is_free = {(name, field), (name, str(at[0]))} & UNSAID
+                assert bool(is_free) != bool(found(own)), (name, at)
+            path.write_text(good)
+    every = {"plan.json", "model.json", "report.html", "inference.json", "inference.tex"}
+    assert seen == every | ({"run.json", "evaluation.json"} if where == "centre" else set())
+
+
+def test_a_session_without_the_sums_of_its_table_does_not_verify(
+    followed: dict[str, Any], run: Any, home: Path, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(run.folder, tmp_path / run.session))
+    (failed,) = (each for each in verify_run(folder) if not each.passed)
+    assert failed.name == "documents" and "are not beside" in failed.detail
+    table = json.loads((run.folder / "inference.json").read_text())
+    (run.folder / "inference.json").write_text(json.dumps(changed(table, ("rows", 0, "p"))))
+    names = {each.name for each in verify_run(run.folder) if not each.passed}
+    (run.folder / "inference.json").write_text(to_json(table))
+    assert names == {"documents"} and all(each.passed for each in verify_run(run.folder))
 
 
 def test_an_owner_who_refuses_ends_the_run_with_a_reason(centre: Coordinator, home: Path) -> None:

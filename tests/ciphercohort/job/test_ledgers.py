@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,8 +12,8 @@ import pytest
 
 from ciphercohort.job.config import SimulationConfig
 from parties.kernel.keys import session as key_session
-from protocols.errors import ParameterError, ProtocolError
-from sims.ledgers import open_ledger, spent_lines
+from protocols.errors import ParameterError, PrivacyError, ProtocolError
+from sims.ledgers import check_whole, open_ledger, spent_lines
 from sims.simulation import simulate
 
 
@@ -66,6 +68,21 @@ def test_a_run_is_charged_and_a_second_one_is_refused(
     with pytest.raises(ProtocolError, match="'party-1'.*privacy budget is refused"):
         simulate(config)
     assert list(spent_lines(config, names)) == lines
+    # Of several sessions the first would fit.
+    (tmp_path / "budget.json").write_text('{"epsilon": 2.8, "delta": 1e-5}')
+    several: list[dict[str, Any]] = [
+        {"inference": True},
+        {"evaluate": True, "held_out": 0.2, "however_noisy": True},
+    ]
+    for more in several:
+        whole = replace(config, **more)
+        alone = replace(whole.for_training(), inference=False, evaluate=False)
+        check_whole(alone, names)
+        with pytest.raises(PrivacyError, match=r"epsilon=2, are refused before the first.*raise"):
+            simulate(whole)
+    assert [line.partition(" of ")[0] for line in spent_lines(config, names)] == [
+        line.partition(" of ")[0] for line in lines
+    ]
 
 
 def test_a_ledger_without_its_budget_is_refused(tmp_path: Path) -> None:

@@ -133,6 +133,21 @@ def test_a_model_is_that_of_the_pooled_rows(family: str, link: str, given: dict[
         np.testing.assert_allclose(found.errors[name], errors, rtol=1e-5)
 
 
+@pytest.mark.parametrize("given", OPTIONS, ids=lambda given: ",".join(given) or "plain")
+@pytest.mark.parametrize(("unit", "level"), [(1e4, -2e5), (1e-3, 50.0)])
+def test_a_mean_of_any_size_is_found(unit: float, level: float, given: dict[str, Any]) -> None:
+    """No score of a mean is cut, nor any step to it: costs are thousands, and so is their range."""
+    rows = table("gaussian")
+    off = rows.off if given.get("offset") else 0.0
+    rows = rows.assign(y=unit * rows.y + level + 5 * unit * (rows.site == "q") + off)
+    found = fitted(rows, "gaussian", **given)
+    due = truth(rows, "gaussian", "identity", 1.0, **given)
+    names = list(found.names)
+    np.testing.assert_allclose(found.coef, due.params[names], rtol=1e-8)
+    np.testing.assert_allclose(found.errors["se"], due.bse[names], rtol=1e-8)
+    assert len(found.plans) <= 4
+
+
 def test_of_usual_links_robust_errors_are_statsmodels_too() -> None:
     for family in ("binomial", "poisson", "gaussian"):
         rows = table(family)

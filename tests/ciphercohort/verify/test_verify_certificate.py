@@ -8,9 +8,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
+from ciphercohort.deploy.deployed import release_of
+from ciphercohort.job.layout import CERTIFICATE, MODEL
 from ciphercohort.results.documents import to_json
+from ciphercohort.results.promise import WHOLE
 from ciphercohort.verify.certificate import certificate_problems
 from protocols.ckks.circuits.choice import choose_parameters
 from protocols.ckks.circuits.rows import iteration_levels
@@ -73,6 +77,15 @@ def certified(epsilon: float | None) -> tuple[Fields, RowsPlan]:
 @pytest.fixture(scope="module")
 def private() -> tuple[Fields, RowsPlan]:
     return certified(2.0)
+
+
+def test_a_deployed_model_says_what_the_whole_run_cost(private: tuple[Fields, RowsPlan]) -> None:
+    """As a simulation's does, in the same words; what follows is told where it is."""
+    weights = np.zeros(SCHEMA.num_features)
+    documents = release_of(private[1], weights, SCHEMA, "00").documents()
+    due = {"epsilon": 2.0, "delta": 1e-5, "training": [2.0, 1e-5]}
+    for name in (MODEL, CERTIFICATE):
+        assert json.loads(documents[name])[WHOLE] == due | {"after": None, "without_result": []}
 
 
 def test_a_certificate_without_privacy_comes_out_the_same() -> None:

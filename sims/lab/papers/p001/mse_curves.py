@@ -46,9 +46,9 @@ def sets(settings: Settings) -> tuple[list[tuple[str, Array, Array]], list[str]]
 
 
 def run(settings: Settings) -> Result:
-    """Curves, their values after 10 and 30 iterations, and what another floor costs."""
+    """Curves, their last values, and what another floor costs."""
     steps = 10 if settings.quick else STEPS
-    shown = tuple(t for t in (10, STEPS) if t <= steps)
+    shown = (steps,)
     rows: list[Row] = []
     curves: list[Curve] = []
     tables, notes = sets(settings)

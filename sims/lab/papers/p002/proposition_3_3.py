@@ -107,7 +107,6 @@ ABOUT = About(
     title="covariance of privacy noise and subsampling, and its bound",
     verdict=CORRECTED,
     finding="it holds, d times too large; its proof does not",
-    unknown=("an example: the paper has none",),
     remarks=(
         "2 b^2 I has the norm 2 b^2, without d, and a sum of suprema is no less than the supremum "
         "of sums: sims/lab/papers/p002/proposition_3_3.py",

@@ -84,7 +84,6 @@ ABOUT = About(
     title="error of Nesterov's method with noise, and its bound",
     verdict=CORRECTED,
     finding="the printed recursion fails at the first step; with twice E_0 it holds",
-    unknown=("an example: the paper has none",),
     remarks=(
         "what contracts is a Lyapunov function that begins at 2 E_0 at most, not the error itself: "
         "sims/lab/papers/p002/theorem_4_1.py",

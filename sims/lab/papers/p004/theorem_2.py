@@ -172,7 +172,6 @@ ABOUT = About(
     title="suboptimality of private coordinate descent, and its bound",
     verdict=CORRECTED,
     finding="Lemma 2 holds; Lemma 3 and the condition do not",
-    unknown=("an example: the paper has none",),
     remarks=(
         "Lemma 3 takes F* for 1 / (lambda N^2)-smooth and is too small by 1 + lambda N; the "
         "condition needs lambda > 1; noise on v is left out: sims/lab/papers/p004/theorem_2.py",
