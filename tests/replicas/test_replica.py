@@ -170,7 +170,10 @@ class Meddling:
 
 
 FAULTS: dict[str, Any] = {
-    "forged": lambda by, session, replies: [replies[0][:-1] + b"\0", *replies[1:]],
+    "forged": lambda by, session, replies: [
+        replies[0][:-1] + bytes([replies[0][-1] ^ 1]),
+        *replies[1:],
+    ],
     "changed by its owner": lambda by, session, replies: [
         resigned(session, replies[0], body=meta(more=1)),
         *replies[1:],
