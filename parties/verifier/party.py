@@ -173,7 +173,7 @@ class Party:
                 self._check_address(request)
                 if not is_ahead:
                     self._hear(name)
-                body = self._ahead(relayed) if is_ahead else self._answer(request, relayed)
+                body = self._ahead(relayed) if is_ahead else self._answer(request, name, relayed)
         except HiddenError as hidden:
             _tell_owner(self.name, request.step, hidden.__cause__)
             self.close()
@@ -299,10 +299,10 @@ class Party:
             raise PolicyError(f"step {step!r} is out of order; next is {expected!r}")
         return again
 
-    def _answer(self, request: Envelope, relayed: Sequence[bytes] | None) -> Body:
+    def _answer(self, request: Envelope, name: str, relayed: Sequence[bytes] | None) -> Body:
         again = self._check_order(request.step)
         if self._policy.replica and self._answered:
-            self._follow(request, relayed)
+            self._follow(request, name, relayed)
         if self._plan and protocol_of(self._plan).shows_rows(request.step):
             self.run.account.spend()
         body = self._body(request)
@@ -312,8 +312,10 @@ class Party:
         self._answered += 1
         return body
 
-    def _follow(self, request: Envelope, relayed: Sequence[bytes] | None) -> None:
+    def _follow(self, request: Envelope, name: str, relayed: Sequence[bytes] | None) -> None:
         """Go on only with what this party's own replica asks; otherwise the session is over.
+
+        name: the request's digest.
 
         Raises:
             PolicyError: nothing is relayed. ProtocolError, MessageError: see `Replica.follow`.
@@ -329,7 +331,7 @@ class Party:
             if self._replica is None:
                 plan = plan_from_dict(_mapping(request.body.meta.get("plan")))
                 self._replica = Replica(self.name, request.session, plan, self._size_cap)
-            self._replica.follow(request, relayed or self._relayed, self._own)
+            self._replica.follow(request, name, relayed or self._relayed, self._own)
             self._relayed = ()
 
     def _ahead(self, relayed: Sequence[bytes] | None) -> Body:

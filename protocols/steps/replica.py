@@ -102,10 +102,10 @@ class Replica:
         except StopIteration:
             raise ProtocolError("this run is over: nothing is asked any more") from None
 
-    def follow(self, request: Envelope, relayed: Sequence[bytes], own: bytes) -> None:
+    def follow(self, request: Envelope, name: str, relayed: Sequence[bytes], own: bytes) -> None:
         """Take everybody's replies to the step before; refuse a request that is not what follows.
 
-        relayed: messages of the other parties; own: this party's.
+        name: the request's digest; relayed: messages of the other parties; own: this party's.
 
         Raises:
             ProtocolError: names step and field, or whose reply is none. MessageError: malformed.
@@ -126,9 +126,11 @@ class Replica:
                 f"step {asked.step!r}: {difference} is not what follows from everybody's replies: "
                 "the coordinator deviates, and this party has stopped"
             )
+        self._due = self._noted()
         if asked.step == FINISH:
             self._check_weights(request.body)
-        self._due = self._noted()
+        elif name != self._due[self._name]:  # in what no field says, such as 1.0 for 1
+            raise ProtocolError(f"step {asked.step!r}: the request does not follow to the bit")
 
     def close(self) -> None:
         """Free what the computation holds."""
@@ -183,6 +185,8 @@ class Replica:
             raise ProtocolError(
                 f"step {step!r}: party {name!r} was asked something in between that no replica asks"
             )
+        if "error" in reply.body.meta:
+            raise ProtocolError(f"step {step!r}: party {name!r} has refused, and nothing follows")
         return reply.body
 
     def _add(self, sender: str, recipient: str, size: int, message: str) -> None:

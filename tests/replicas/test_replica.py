@@ -253,6 +253,36 @@ def test_what_comes_ahead_ends_a_session_as_well() -> None:
     assert session.parties[VICTIM].answered == 0
 
 
+def test_a_refusal_is_no_reply() -> None:
+    """What an owner signs where it answers nothing: others went on from it."""
+    session = with_replicas(rows())
+
+    def ask(step: str, outgoing: Any) -> Any:
+        if step == "public-shares/0":  # without what is relayed it refuses, and goes on
+            own = parted(outgoing[VICTIM])[0]
+            return session.ask(step, {**outgoing, VICTIM: own})
+        return session.ask(step, outgoing)
+
+    with pytest.raises(ProtocolError, match="relay = true"):
+        session.run(relaying(ask))
+    replies = {n: r for step, n, _, r in session.recorded if step == "public-shares/0"}
+    replica = session.parties[ALL[0]]._replica
+    assert replica is not None
+    with pytest.raises(ProtocolError, match="has refused"):
+        replica._replies([replies[n] for n in ALL[1:]], replies[ALL[0]])
+
+
+def test_the_same_fields_in_other_bytes_are_refused() -> None:
+    """1.0 for 1, of which Python makes the same."""
+    session = rows()
+
+    def other(body: Body) -> Body:
+        return Body({**body.meta, "indices": [float(k) for k in body.meta["indices"]]})
+
+    assert "to the bit" in ran(session, altered("rotations/0", other, VICTIM))
+    assert session.recorded[-1][0] == "rotations/0"
+
+
 def test_nothing_is_answered_where_nothing_is_relayed() -> None:
     session = with_replicas(rows())
     with pytest.raises(ProtocolError, match="relay = true"):
