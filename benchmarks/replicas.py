@@ -22,6 +22,7 @@ from benchmarks.cases import Case
 from coordinator.relay import PATIENCE, relaying
 from protocols.exchange.relayed import parted
 from protocols.steps.replica import Replica
+from tests.replicas.deviations import with_replicas
 from tests.support.helpers import open_session
 
 SHAPE = Case(name="edin", rows=1253, features=9)
@@ -36,9 +37,7 @@ def measure(parties: int, protocol: str, rounds: int, *, secure: bool = True) ->
     def make_plan(common: dict[str, Any]) -> Any:
         return replace(plan, **{**common, "schema": {**plan.schema, **common["schema"]}})
 
-    run = open_session(make_plan, shards, secure=secure)
-    for party in run.parties.values():
-        party._policy = replace(party._policy, replica=True)
+    run = with_replicas(open_session(make_plan, shards, secure=secure))
     laps = {"coordinator": list[float](), "party": list[float](), "replica": list[float]()}
     followed, relayed, answered = [0.0], [0], [time.perf_counter()]
     follow = Replica.follow

@@ -49,10 +49,10 @@ class Policy:
     refresh of each value computed from a row, P the number of parties; several add up.
     exact_sums: accept plans without privacy (`RunPlan.opens_exact_sums`), whose sums, and whose
     models, can give whole records away; not together with max_epsilon, which accepts none.
-    site_tables: accept that an evaluation opens a table of this party's rows alone. min_rows_apart:
-    of this party, that a run without privacy holds back or leaves, where it holds rows back: by so
-    many at least two exact sums differ. replica: it answers only what its own copy of the
-    coordinator's computation asks (`protocols.steps.replica`).
+    site_tables: accept sums that can tell of this party's rows alone (`GradientPlan.alone`).
+    min_rows_apart: of this party, that a run without privacy holds back or leaves, where it holds
+    rows back: by so many at least two exact sums differ. replica: it answers only what its own copy
+    of the coordinator's computation asks (`protocols.steps.replica`).
 
     Raises:
         ParameterError: a limit that limits nothing (not a number, negative, infinite).

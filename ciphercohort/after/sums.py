@@ -100,7 +100,7 @@ class SumSeries(ABC):
         return tuple(each.mechanism for each in self.done if each.mechanism)
 
     def drawn(self, draw: int) -> SumSeries:
-        """Over the rows whose missing cells were drawn for the so-manieth time, from 1.
+        """Over the rows whose missing cells were drawn; draw: which of the draws, from 1.
 
         Raises:
             SchemaError: the schema has no models of them.

@@ -93,7 +93,9 @@ def init(
     site_tables: Annotated[
         bool,
         typer.Option(
-            "--site-tables", help="Accept that an evaluation opens a table of these rows alone."
+            "--site-tables",
+            help="Accept sums that can tell of these rows alone: tables and errors "
+            "by site, site intercepts.",
         ),
     ] = False,
     replica: Annotated[

@@ -119,7 +119,7 @@ class Party(Background):
                 read whole records; with max_epsilon=None alone.
             allow_insecure: accept toy rings: for tests only.
             accept_unbounded: accept runs without a proof that training stays bounded.
-            site_tables: accept that an evaluation opens a table of these rows alone.
+            site_tables: accept sums that can tell of these rows alone.
             replica: answer only what this party's own copy of the coordinator's computation asks;
                 the centre relays everybody's replies then.
             budget_epsilon: of all runs on the data together; three times that of one run, which
@@ -425,7 +425,10 @@ def _watch(
     """Say that the agent has ended by itself: nobody here has the passphrase to start it again."""
     code = process.wait()
     if not stopping.is_set():
-        log.error("the agent ended with code %d: start it again, it goes on where it was", code)
+        log.error(
+            "the agent ended with code %d: start it again: it goes on, without a replica",
+            code,
+        )
         ended.put("agent")
 
 

@@ -28,7 +28,7 @@ def _least() -> Any:
 
 
 def _imputations() -> Any:
-    words = "Fits of rows whose missing cells are drawn from the schema's models, pooled by Rubin."
+    words = "Fits of rows whose missing cells are drawn from the schema's models, pooled (Rubin)."
     return option(None, words, least=2)
 
 

@@ -2,7 +2,8 @@
 
 Files of a run folder are held against one another and against the theorem; where messages were
 kept, the coordinator's arithmetic is executed on them again (`again`). Of a session across machines
-and of other folders with messages that is all there is to check.
+its documents are written again as well (`session`); of other folders with messages that is all
+there is to check.
 
 What a check cannot show: the folder is not signed. Whoever rewrites every file consistently makes
 another run; the digests of plan and transcript, kept elsewhere, would tell.

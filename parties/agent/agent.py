@@ -84,7 +84,7 @@ class Agent:
         Raises:
             MessageError: the message is not from the coordinator (nothing is answered).
         """
-        whole, (data, _) = data, parted(data)
+        whole, (data, relayed) = data, parted(data)
         request = decode(data, self._coordinator_key, size_cap=self.size_cap)
         try:
             with self._lock:
@@ -94,7 +94,7 @@ class Agent:
                 self._busy += 1
             try:
                 if request.step == "agree":
-                    self._require_consent(request)
+                    self._require_consent(request, relayed)
                 with self._lock:
                     return self._answer(request, whole)
             finally:
@@ -137,12 +137,12 @@ class Agent:
             self._store.end(request.session, reason, "", digest(data), reply)
         return reply
 
-    def _require_consent(self, request: Envelope) -> None:
+    def _require_consent(self, request: Envelope, relayed: tuple[bytes, ...] | None) -> None:
         """Ask the owner about a plan that the party would agree to, and about no other."""
         try:
             with self._lock:
                 party = self._party if request.session == self._session else None
-                plan = party.examine(request) if party else None
+                plan = party.examine(request, relayed) if party else None
         except Exception:
             return  # the party says what is wrong
         if plan is not None:

@@ -7,9 +7,9 @@ Of a number, given the other columns and the outcomes, raw and in their own unit
 of a category P(c) in proportion to exp(b_0c + sum_t b_tc x_t), 0 for the first one. Where several
 columns have models they are drawn in turns, each given the others as they are (chained equations).
 
-What is fitted to several draws is pooled by Rubin's rules. Their variance is right where the models
-hold the outcomes, and each draw has coefficients of its own from what is known of them, which all
-owners share: `cell_models.of_public` makes such.
+What is fitted to several draws is pooled by Rubin's rules. Their variance is right where outcomes
+are among the models' terms, and each draw has coefficients of its own from what is known of them,
+which all owners share: `cell_models.of_public` makes such.
 
 Privacy: models are public, coins are the owner's. A draw follows from a row, its place and coins.
 """

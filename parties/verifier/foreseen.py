@@ -32,8 +32,8 @@ def foreseen(plan: RunPlan, owner: Any) -> tuple[str, ...]:
         f"Budget: epsilon={found['epsilon']:g}, delta={found['delta']:g} of all runs on your data "
         "together, see [budget] of party.toml",
         f"  spent so far: epsilon={found['before']:.4g} in {count(found['sessions'], 'session')}; "
-        f"with this one: epsilon={found['after']:.4g} (composed anew, perhaps a little less "
-        "than promised)",
+        f"with this one: epsilon={found['after']:.4g} (as the ledger adds up: this may be "
+        "a little less than the plan promises)",
     ]
     announced = _announced(plan, cost)
     if announced is not None:

@@ -232,7 +232,7 @@ class Party:
         return str(self.run.rows.fingerprint())
 
     def state(self) -> dict[str, Any]:
-        """Everything that the owner's files do not hold, but a replica; there are secrets in it.
+        """All that the owner's files do not hold, secrets included; a replica is not kept.
 
         Raises:
             PolicyError: the protocol keeps its secret in memory only.
@@ -320,11 +320,7 @@ class Party:
         Raises:
             PolicyError: nothing is relayed. ProtocolError, MessageError: see `Replica.follow`.
         """
-        if relayed is None:
-            raise PolicyError(
-                "replica = true in the [policy] of this party: it answers only where everybody's "
-                "replies are relayed to it; the coordinator's administrator writes relay = true"
-            )
+        self._require_relayed(relayed)
         if self._replica is None and self._answered > 1:
             raise PolicyError("the replica of this session was in memory only: begin another one")
         with self._or_over():
@@ -334,8 +330,15 @@ class Party:
             self._replica.follow(request, name, relayed or self._relayed, self._own)
             self._relayed = ()
 
+    def _require_relayed(self, relayed: Sequence[bytes] | None) -> None:
+        if self._policy.replica and relayed is None:
+            raise PolicyError(
+                "replica = true in the [policy] of this party: it answers only where everybody's "
+                "replies are relayed to it; the coordinator's administrator writes relay = true"
+            )
+
     def _ahead(self, relayed: Sequence[bytes] | None) -> Body:
-        """Have the replica compute the next request before it comes, if there is one already."""
+        """Have the replica compute the next request before it comes, if there is a replica yet."""
         if self._policy.replica and self._answered:
             self._relayed = tuple(relayed or ())
             if self._replica is not None:
@@ -389,7 +392,7 @@ class Party:
         rows, committed = self.run.rows, self.run.commitment
         return agree.answer_enrol(rows.rows, rows.num_features, rows.schema.digest(), committed)
 
-    def examine(self, request: Envelope) -> RunPlan:
+    def examine(self, request: Envelope, relayed: Sequence[bytes] | None) -> RunPlan:
         """The plan that a request asks to agree to, before the owner is asked; no effect.
 
         Raises:
@@ -397,6 +400,7 @@ class Party:
         """
         self._check_address(request)
         self._check_order(request.step)
+        self._require_relayed(relayed)
         plan, _, cost = self._examined(request.body)
         if cost and self._policy.largest is not None:
             hold(cost, *self._policy.largest)

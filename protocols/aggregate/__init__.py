@@ -61,7 +61,8 @@ NOISE_STD = 2 * RLWE_STD
 """Std of every s_p and e_p, per coefficient [units of 2^-scale_bits]."""
 
 ROUNDING_STD = 1
-"""Std of what an owner's part without privacy noise is rounded by [units]."""
+"""Std of the Gaussian that is added to an owner's part without privacy noise before it is rounded
+[units]."""
 
 TAIL = 12.0
 """Bounds are TAIL standard deviations; P(beyond) <= 2 exp(-TAIL^2 / 2) < 2^-102 a coefficient."""

@@ -139,8 +139,8 @@ class GradientPlan(RunPlan):
     def alone(self) -> tuple[str, ...]:
         """Of whose rows alone something opens, or can follow.
 
-        Of sums without noise of parties that weigh otherwise: everybody, see `SumsSession`. Where
-        all parties but one have a table, the difference is the last one's.
+        Of sums without noise of parties whose rows do not all weigh the same: everybody, see
+        `SumsSession`. Where all parties but one have a table, the difference is the last one's.
         """
         weights = {self.row_weight(party) for party in range(len(self.members))}
         if self.privacy is None and len(weights) > 1:

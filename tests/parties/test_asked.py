@@ -54,6 +54,7 @@ CASES: dict[str, Case] = {
     "accept_unbounded": (small, {"accept_unbounded": False}, "accept_unbounded = true"),
     "exact_sums": (small, {"exact_sums": False}, "exact_sums = true"),
     "site_tables": (tables, {"site_tables": False}, "site_tables = true"),
+    "replica": (small, {"replica": True}, "relay = true"),
     "min_rows_apart": (lambda: holding(small()), {"min_rows_apart": 10}, "min_rows_apart=10"),
 }
 
@@ -93,8 +94,7 @@ def test_what_it_accepts_is_asked_of_everybody(make: Callable[[], Session], tmp_
 
 
 def test_every_field_is_among_them() -> None:
-    # A replica holds messages of others to one another, no plan.
-    assert CASES.keys() == {each.name for each in fields(Policy)} - {"replica"}
+    assert CASES.keys() == {each.name for each in fields(Policy)}
 
 
 def test_a_plan_out_of_order_is_asked_of_nobody(tmp_path: Path) -> None:

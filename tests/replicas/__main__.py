@@ -27,7 +27,7 @@ from tests.support.sessions import (
 
 
 def changes(body: Body) -> Iterator[tuple[str, Change]]:
-    """In every way: a field more, each field gone, each blob changed, cleared or gone."""
+    """A field more, each field gone, each blob changed, cleared or gone."""
     yield "a field more", lambda b: Body({**b.meta, "more": 1}, b.blobs)
     for key in body.meta:
         yield f"{key} gone", partial(_without, key)

@@ -10,9 +10,7 @@ from coordinator.relay import relaying
 from protocols.errors import ProtocolError
 from protocols.exchange.messages import Ask, Body
 from tests.support.helpers import Session
-from tests.support.sessions import Deviation, driven, reply_of
-
-Change = Callable[[Body], Body]
+from tests.support.sessions import Change, Deviation, driven, reply_of
 
 
 def with_replicas(session: Session) -> Session:

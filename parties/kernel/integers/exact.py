@@ -51,7 +51,7 @@ class Exact:
         return found
 
     def blurred(self, bits: int, std: int, randomness: RandomSource) -> Integers:
-        """Multiples of 2^-bits beside each, off by Gaussians of so many units; on that grid itself.
+        """Multiples of 2^-bits, each off by a Gaussian of std units; exact if the grid is as fine.
 
         Each plus a discrete Gaussian on the grid 2^-FINER of a unit, to the nearest: mean and
         variance of what it is off by depend on it by exp(-2 pi^2 std^2) < 2^-28, and by 2^-FINER.

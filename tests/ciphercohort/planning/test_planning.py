@@ -156,7 +156,7 @@ def test_data_give_their_own_shape() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("", "give --rows and --features, or --data FILE"),
+        ("", "give --rows and --features, --rows and --schema, or --data FILE"),
         ("--rows 2 --features 3", "rows=2 is below parties=3"),
         ("--rows 10 --features 0", "features=0 must be at least 1 (bias not counted)"),
         ("--rows 10 --features 3 --norm-bound nan", "norm_bound=nan"),

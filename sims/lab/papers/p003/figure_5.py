@@ -45,7 +45,7 @@ SHARE, KAPPA, STEP = 0.95, 0.3, 0.25
 """Of the ball in the interval; kappa; times 1 / beta (at 1 / beta condition (1) fails)."""
 LAMBDAS = np.geomspace(0.05, 3.0, 12)
 QUANTILE = 4.3
-"""Of d's noise; failure below DELTA."""
+"""Of d's noise, in its standard deviations; P(beyond) < 1e-5, the paper's delta."""
 ANY, RELEASED = "d of any rows", "d of these rows"
 
 
