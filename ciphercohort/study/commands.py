@@ -58,6 +58,10 @@ cohort glm --data stays.csv --target cost --family gamma --split by:hospital --s
 
 cohort glm --data stays.csv --target died --link cloglog --weight propensity --cluster"""
 
+PERSON_TIME = """Example:
+
+cohort person-time --data lung.csv --time days --event died --cuts 90,180,365,730 --out rows.csv"""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
@@ -145,6 +149,30 @@ def register(app: typer.Typer) -> None:
         if study.few_centre:
             FEW[f"coordinator {study.name}"] = study.few_centre
         of_sums(_coordinated(study), options.reads(*study.records))
+    app.command("person-time", epilog=PERSON_TIME)(person_time)
+
+
+def person_time(
+    data: Annotated[Path, typer.Option(help="An owner's own table; nothing of it is sent.")],
+    time: Annotated[str, typer.Option(help="Column of times.")],
+    event: Annotated[str, typer.Option(help="Column with 1 for an event, 0 for none.")],
+    cuts: Annotated[str, typer.Option(help="Public ends of intervals, the last of follow-up.")],
+    out: Annotated[Path, typer.Option(help="CSV file to write, for the owner alone.")],
+    entry: Annotated[str | None, typer.Option(help="Column of late entries.")] = None,
+    debug: options.Debug = False,
+) -> None:
+    """Write a row for each interval that a person is at risk in, for a Poisson model of hazards."""
+    with refusals(debug) as console:
+        from parties.reader.person_time import write_person_time
+
+        try:
+            ends = [float(each) for each in cuts.split(",")]
+        except ValueError:
+            raise ParameterError(f"cuts={cuts!r} are no numbers with commas between them") from None
+        rows = write_person_time(data, out, time=time, event=event, cuts=ends, entry=entry)
+        say(
+            console, f"{rows:,} rows of person-time written to {out}, which is as private as {data}"
+        )
 
 
 def _simulated(study: Study) -> Callable[..., None]:

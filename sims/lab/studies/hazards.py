@@ -61,9 +61,11 @@ def people(rng: np.random.Generator, rows: int) -> tuple[Array, Array]:
     return np.column_stack([x, np.ones(rows)]), stay.astype(np.float64)
 
 
-def fitted(rng: np.random.Generator, x: Array, y: Array, epsilon: float) -> tuple[Any, PersonTime]:
+def fitted(
+    rng: np.random.Generator, x: Array, y: Array, epsilon: float, delta: float = DELTA
+) -> tuple[Any, PersonTime]:
     """Estimate and covariance in whitened coordinates, and the functions that they are of."""
-    rows, mu = len(x), left_mu(epsilon, DELTA, ())
+    rows, mu = len(x), left_mu(epsilon, delta, ())
     columns = tuple(range(x.shape[1] - 1))
     table = Lifetimes(bins=BINS, recorded=False)
     norm = math.sqrt(x.shape[1])
