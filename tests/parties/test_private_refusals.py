@@ -46,9 +46,11 @@ from protocols.sums.protocol import PROTOCOL
 from tests.protocols import lffr_session as lffr_cases
 from tests.protocols.gram import test_gram_plan
 from tests.protocols.sums import test_gradients
-from tests.support.helpers import Floats, Session, make_plan
+from tests.support.helpers import Floats, Session, make_plan, make_session
 from tests.support.plans import dual_objective, dual_rule
 from tests.support.sessions import (
+    gram_session,
+    lffr_session,
     refusal,
     reply_of,
     request,
@@ -87,6 +89,12 @@ def sums_with(contributor: Callable[..., Any]) -> Session:
 
 
 CASES: dict[str, tuple[Callable[[], Session], str]] = {
+    "rows beyond the curvature": (
+        lambda: make_session(update=QUADRATIC, degree=3, rows=4), "commit-rows"),
+    "gram sums beyond the curvature": (
+        lambda: gram_session(curvature_bound=1e-3), "commit-rows"),
+    "targets' rows beyond the curvature": (
+        lambda: lffr_session(curvature=replace(NARROW, constant=0.155)), "commit-rows"),
     "a contributor at agree": (lambda: sums_with(refuse_rows), "agree"),
     "a contributor in a round": (lambda: sums_with(lambda *a: Failing()), "round/0"),
     "no number in a round": (lambda: sums_with(lambda *a: Overflowing()), "round/0"),

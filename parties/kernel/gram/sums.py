@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from parties.kernel.integers import symmetric
 from parties.kernel.integers.exact import Exact, joined
 from parties.kernel.integers.integer_rows import IntegerRows
-from protocols.errors import ParameterError
+from protocols.errors import DataError, ParameterError
 
 Array = NDArray[np.float64]
 SLACK = 1 + 1e-9  # of float64: rounding
@@ -53,7 +53,10 @@ def gram_sums(
     rows: shape (rows, d), bias last; targets: encoded, shape (rows, c); weight: u on [0, 1], shape
     (rows,). X^T U X and X^T U Y are the sums of sqrt(u) x and sqrt(u) y, within the bounds of x and
     y, so that their sensitivity is. bounds: norms of both, None: no noise; most: 2 |x_k| sum_j
-    |x_j| of a row, without noise; what is beyond is cut off: a refusal would tell of a row.
+    |x_j| of a row, without noise.
+
+    Raises:
+        DataError: the rows exceed `most`, which training relies on.
     """
     root = np.sqrt(np.reshape(weight, (-1, 1)))
     rows, targets = root * rows, root * targets
@@ -61,7 +64,9 @@ def gram_sums(
         return with_noise(rows, targets, bounds, noise, num_rows, bits)
     sums = GramSums.of(rows, targets)
     # Each row may use its part of the bound.
-    return replace(sums, row_sums=np.minimum(sums.row_sums, most * len(rows) * SLACK))
+    if np.max(sums.row_sums, initial=0.0) > most * len(rows) * SLACK:
+        raise DataError("the rows exceed the public bounds of the curvature; clamp them")
+    return sums
 
 
 def with_noise(

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parties.kernel.rows.curvature import LIFT, SLACK, curvature_share
-from protocols.errors import ParameterError
+from parties.kernel.rows.curvature import LIFT, curvature_share
+from protocols.errors import DataError, ParameterError
 from protocols.rows.curvature import Curvature, largest_row_sum, row_sums
 
 D = 5
@@ -86,12 +86,11 @@ def test_the_norm_bound_is_attained() -> None:
     assert largest_row_sum(D, norm=3.0, columns=[0.1] * D) == pytest.approx(0.05)
 
 
-def test_what_is_beyond_the_public_bound_is_cut_off() -> None:
-    """Their b could leave the inverse's range; a refusal would tell of a row."""
-    whole = curvature_share(CURVATURE.range, np.ones((3, D)), 10)
-    most = LIFT * (1 - CURVATURE.offset / CURVATURE.high) * 3 / 10
-    assert (whole <= most * SLACK).all()
-    np.testing.assert_allclose(curvature_share(CURVATURE.range, 9 * np.ones((3, D)), 10), most)
+def test_rows_beyond_the_public_bound_are_refused() -> None:
+    """Their b could leave the inverse's range; rows at the bound pass."""
+    curvature_share(CURVATURE.range, np.ones((3, D)), 10)
+    with pytest.raises(DataError, match="clamp"):
+        curvature_share(CURVATURE.range, 1.01 * np.ones((3, D)), 10)
 
 
 @pytest.mark.parametrize(
