@@ -124,7 +124,10 @@ class Policy:
                     )
                 raise PolicyError(refused(need, self.protocols) + cure)
         if plan.profile != "secure" and not self.allow_insecure:
-            raise PolicyError(f"profile={plan.profile!r} is refused: only secure runs are allowed")
+            raise PolicyError(
+                f"profile={plan.profile!r} is refused: only secure runs are "
+                "allowed (allow_insecure = true in the policy accepts toy rings)"
+            )
         if plan.profile == "secure" and plan.security_bits < self.min_security_bits:
             raise PolicyError(
                 f"security_bits={plan.security_bits} is below {self.min_security_bits}"

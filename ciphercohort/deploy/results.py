@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -106,32 +107,42 @@ class KeptSums(SumSeries):
     def ran(self, template: GradientPlan) -> tuple[GradientPlan, Array, str]:
         """The one at the same point, over the same rows of the same parties.
 
+        Of several, as of trainings that ended close to one another: the one that followed this
+        training, before another one; else the one whose point is nearest.
+
         Raises:
             ParameterError: there is none.
         """
+        followed, own, found = False, self.trained.session, list[tuple[bool, float, Session]]()
         for each in self.kept:
             plan = each.plan
-            if (
-                each.is_sum
-                and plan.privacy is None
+            if not each.is_sum:
+                followed = plan.session == own
+            elif (
+                plan.privacy is None
                 and plan.held_out == self.trained.held_out
                 and _rows_of(plan) == _rows_of(self.trained)
-                and _same(plan.task, template.task)
+                and (apart := _apart(plan.task, template.task)) <= CLOSE
             ):
-                return plan, each.opened, ""
-        raise ParameterError("no such sum was opened")
+                found.append((not followed, apart, each))
+        if not found:
+            raise ParameterError("no such sum was opened")
+        _, _, nearest = min(found, key=lambda each: each[:2])
+        return nearest.plan, nearest.opened, ""
 
 
 def _rows_of(plan: RunPlan) -> list[tuple[str, int, str]]:
     return [(each.name, each.rows, each.verify_key) for each in plan.members]
 
 
-def _same(one: Any, other: Any) -> bool:
-    """Whether two sums are the same, but for the rounding of the point."""
+def _apart(one: Any, other: Any) -> float:
+    """How far two sums' points are apart, by their size; infinity: they are others besides."""
     if type(one) is not type(other) or not hasattr(one, "theta"):
-        return bool(one == other)
-    same = replace(one, theta=other.theta) == other and len(one.theta) == len(other.theta)
-    return same and bool(np.allclose(one.theta, other.theta, rtol=CLOSE, atol=CLOSE))
+        return 0.0 if one == other else math.inf
+    if len(one.theta) != len(other.theta) or replace(one, theta=other.theta) != other:
+        return math.inf
+    here, there = np.array(one.theta), np.array(other.theta)
+    return float(np.max(np.abs(here - there) / (1 + np.abs(there)), initial=0.0))
 
 
 def at_maximum(trained: Release, kept: Sequence[Session]) -> Inference | None:

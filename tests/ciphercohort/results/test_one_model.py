@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
@@ -221,6 +222,10 @@ def test_a_hospital_ends_at_the_same_model(run: Ran, tmp_path: Path) -> None:
     assert load_model(home).view == "" and not (home / "inference.json").exists()
     shutil.rmtree(foreign)
     told(last[0], last[1])
+    # Of a training before, which ended at the same point.
+    for k, (plan, values, _) in enumerate(OPENED[out]):
+        earlier = told(replace(plan, session=f"before{k}"), values * (1 + 1e-6))
+        os.utime(earlier / OUTCOME, (1, 1))
     assert list(party_results(tmp_path)) == [home]
     documents = Release.of(
         replace(result, promise=None, certificate=None, schema_from=GIVEN)
