@@ -426,7 +426,7 @@ def _watch(
     code = process.wait()
     if not stopping.is_set():
         log.error(
-            "the agent ended with code %d: start it again: it goes on, or with a replica begins anew",
+            "the agent ended with code %d: start it again; a session with a replica is over",
             code,
         )
         ended.put("agent")
