@@ -48,7 +48,7 @@ from protocols.plan.run_plan import RunPlan
 from protocols.plan.statement import read_statement
 from protocols.steps import agree, second_moment
 from protocols.steps.finish import weights_of
-from protocols.steps.replica import DECODED, differences
+from protocols.steps.replica import check_weights, differences
 from protocols.steps.second_moment import Evidence
 from protocols.steps.whole import whole_run
 from protocols.sums.plan import GradientPlan
@@ -137,7 +137,7 @@ def _details(
     yield f"{len(log.steps)} steps: every request computed again, all equal"
     released = _released(log)
     found.weights = released.tolist()
-    yield _check_weights(plan, released, expected)
+    yield check_weights(plan, released, expected)
     yield _check_records(log, plan, statements)
 
 
@@ -322,19 +322,6 @@ def _released(log: MessageLog) -> Array:
         if not np.array_equal(other, weights):
             raise ProtocolError(f"parties {first!r} and {name!r} were told other weights")
     return weights
-
-
-def _check_weights(plan: RunPlan, released: Array, due: Array) -> str:
-    """Released weights against those of the re-execution, shape (d,) or (d, outputs)."""
-    # Two noisy decodings of one polynomial differ by release_error_std.
-    bound = DECODED * protocol_of(plan).release_error(plan)
-    largest = float(np.abs(released - due).max(initial=0.0))
-    if not largest <= bound:
-        raise ProtocolError(
-            f"released weights differ by {largest:.2g} from the decrypted ones, more than "
-            f"{bound:.2g}"
-        )
-    return f"as decrypted, to {largest:.2g} (noise of the decoder: at most {bound:.2g})"
 
 
 def _check_records(log: MessageLog, plan: RunPlan, statements: Sequence[bytes]) -> str:

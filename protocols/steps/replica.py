@@ -29,6 +29,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from protocols.errors import MessageError, ProtocolError
 from protocols.exchange.messages import (
@@ -52,6 +53,7 @@ from protocols.steps import second_moment
 from protocols.steps.finish import weights_of
 from protocols.steps.whole import whole_run
 
+Array = NDArray[np.float64]
 DECODED = 6.5
 """Deviations of the decoder's noise that weights may be off by: P(beyond) = 1e-10."""
 
@@ -196,10 +198,26 @@ class Replica:
 
     def _check_weights(self, told: Body) -> None:
         """Those that are told are those that were decrypted, to the decoder's noise."""
-        due, weights = weights_of(self._asked.bodies[self._name]), weights_of(told)
-        bound = DECODED * protocol_of(self._plan).release_error(self._plan)
-        if due.shape != weights.shape or not np.abs(weights - due).max(initial=0.0) <= bound:
-            raise ProtocolError("the weights that are told are not those that were decrypted")
+        due, released = weights_of(self._asked.bodies[self._name]), weights_of(told)
+        if due.shape != released.shape:
+            raise ProtocolError("released weights have another shape than the decrypted ones")
+        check_weights(self._plan, released, due)
+
+
+def check_weights(plan: RunPlan, released: Array, due: Array) -> str:
+    """Released weights against those that follow, shape (d,) or (d, outputs); what was found.
+
+    Raises:
+        ProtocolError: they are further apart than two noisy decodings of one polynomial.
+    """
+    bound = DECODED * protocol_of(plan).release_error(plan)
+    largest = float(np.abs(released - due).max(initial=0.0))
+    if not largest <= bound:
+        raise ProtocolError(
+            f"released weights differ by {largest:.2g} from the decrypted ones, more than "
+            f"{bound:.2g}"
+        )
+    return f"as decrypted, to {largest:.2g} (noise of the decoder: at most {bound:.2g})"
 
 
 def differences(due: Body, sent: Body, is_finish: bool) -> Iterator[str]:

@@ -12,23 +12,13 @@ import pytest
 from parties.policy import Policy
 from protocols.errors import ProtocolError
 from protocols.plan.run_plan import RunPlan
-from protocols.statistics.evaluation.objective import EvaluationObjective
 from protocols.updates.momentum import GradientDescent
 from tests.parties.agents import Agents
-from tests.parties.test_exact_sums import B, D
+from tests.parties.test_exact_sums import LABEL, B, D
 from tests.support.helpers import Session, party_names
 from tests.support.sessions import holding, moment_session, small, sums_session
 
-TABLE = EvaluationObjective(
-    model="logistic",
-    weights=((1.0, 0.5, 0.0),),
-    bins=8,
-    width=1.0,
-    centre=0.0,
-    exact=True,
-    row_norm=B,
-    sites=(*party_names(3),),
-)
+TABLE = replace(LABEL, sites=(*party_names(3),))
 
 
 def tables() -> Session:
