@@ -20,9 +20,6 @@ from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.calibrate.whitened import Moment
 from protocols.steps.second_moment import Evidence
 
-ENTRY_BOUND = {"range": 1.0, "standard": 2.0}
-"""Bound on an entry of an encoded row, the bias included, where rows are not clipped."""
-
 UNSURE = 0.5
 """Spread of an encoded column of which nothing is known."""
 
@@ -60,7 +57,7 @@ def figures_of(
         rows_by_party=tuple(rows_by_party),
         num_features=schema.num_features,
         norm_bound=schema.norm_bound,
-        entry_bound=1.0 if schema.row_norm is not None else ENTRY_BOUND[schema.scaling],
+        entry_bound=schema.entry_bound,
         outputs=1 if isinstance(schema.label, Label) else schema.label.outputs,
         schema=stated,
         typical=usual_of(schema),

@@ -511,6 +511,13 @@ class Schema:
             return math.hypot(1, self.projection.norm_bound(np.array(bounds)))
         return math.sqrt(1 + sum(self._square_bound(column) for column in self.columns))
 
+    @property
+    def entry_bound(self) -> float:
+        """Bound on the absolute value of every entry of an encoded row, the bias included."""
+        if self.row_norm is not None or self.projection is not None:
+            return self.norm_bound
+        return max(1.0, *self._of_features(lambda column: column.bound(self.scaling), 1.0))
+
     def _square_bound(self, column: Column) -> float:
         if isinstance(column, CategoricalColumn):
             return 1.0

@@ -158,20 +158,16 @@ class GramPlan(CircuitPlan):
         noise: NDArray[np.float64],
         weight: NDArray[np.float64] | float = 1.0,
     ) -> GramSums:
-        """One party's sums as the twin adds them, of targets on [0, 1]: see `gram_sums`.
-
-        Raises:
-            DataError: the rows exceed `curvature_bound`, which training relies on.
-        """
+        """One party's sums as the twin adds them, of targets on [0, 1]: see `gram_sums`."""
         bounds, bits = None, 0
         if self.privacy is not None:
             # Encoded columns are on [-1, 1], whatever norm rows are clipped to.
             bounds = math.sqrt(self.num_features), self.fitted.bound(self.outputs)
             bits = self.split.grid(self.privacy.sigma).granularity_bits
-        encoded, most = self.fitted.encode(targets), self.curvature_bound
+        encoded = self.fitted.encode(targets)
         if self.whitening is not None:
-            rows, most = rows @ np.array(self.whitening.matrix), math.inf
-        return gram_sums(rows, encoded, noise, weight, bounds, self.num_rows, bits, most)
+            rows = rows @ np.array(self.whitening.matrix)
+        return gram_sums(rows, encoded, noise, weight, bounds, self.num_rows, bits)
 
     def privacy_setting(self, norm_bound: float) -> GramRelease:
         """What decides about privacy, for rows of norm at most `norm_bound`.

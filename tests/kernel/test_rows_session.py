@@ -23,7 +23,7 @@ from parties.kernel.rows import RowsSheet, packed
 from parties.kernel.rows import session as rows_session
 from parties.kernel.rows.session import RowsSession
 from parties.kernel.sheet import cost, digest_of
-from protocols.errors import CohortError
+from protocols.errors import CohortError, PolicyError
 from protocols.privacy.laws.seeded import SeededRandomness
 from tests.kernel.mutants import mutant
 
@@ -51,6 +51,8 @@ SHEET = RowsSheet(
     units=1 << 31,
 )
 BOOKED = cost(SHEET)
+SCHEMA = SimpleNamespace(norm_bound=1.0, entry_bound=0.5)
+ADDED = 0.5 * D * 0.5  # |x_k| sum_j |x_j| of a row at most
 PLACES = np.concatenate([np.arange(1, 1 + ROWS * D), np.zeros(SLOTS - ROWS * D)]).astype(np.int32)
 SIDE = np.zeros(SLOTS, np.int32)
 SIDE[: ROUNDS * D] = np.arange(1 + ROWS * D, 1 + ROWS * D + ROUNDS * D)
@@ -71,7 +73,8 @@ class Party:
             "booked": ("gaussian", BOOKED),
         }
         private.terms = Terms(spend=self.spend, **(agreed | terms))
-        rows = SimpleNamespace(x=x, y=y, weight=np.ones(len(x)), rows=len(x), num_features=D)
+        own = {"rows": len(x), "num_features": D, "schema": SCHEMA}
+        rows = SimpleNamespace(x=x, y=y, weight=np.ones(len(x)), **own)
         self.private, self.context = private, SimpleNamespace(num_slots=SLOTS)
         with private:
             self.session: RowsSession = kernel.RowsSession(
@@ -242,6 +245,22 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
         "lambda: len(sheet.curvature) in (0, 3)", TRUE,
         lambda k: refused(k, {"exact": True}, **UNAGREED, curvature=(1.0,)),
     ),
+    "a curvature in its range": (
+        "lambda: in_range(sheet.curvature, added())", TRUE,
+        lambda k: all(
+            refused(k, {"exact": True}, **UNAGREED, curvature=each)
+            for each in (
+                (1.0, 0.1 + 0.99 * ADDED, 0.1), (2.0, 0.1 + ADDED, 0.1), (-1.0, 1.0, 0.1),
+                (1.0, 2.0, -0.1), (1.0, -1.0, -3.0), (0.0, 1.0, 0.1),
+            )
+        ),
+    ),
+    "sums of products": (
+        "lambda: sheet.most * LEEWAY >= 2 * added()", TRUE,
+        lambda k: refused(
+            k, {"exact": True}, **UNAGREED, kind="gram", num_outputs=1, most=1.99 * ADDED
+        ),
+    ),
     "exact rows": (
         "lambda: bool(sheet.law) or terms.exact", TRUE, lambda k: refused(k, **UNAGREED),
     ),
@@ -307,6 +326,50 @@ def test_rows_are_held_to_the_sheet() -> None:
     """Or nothing is encrypted at all."""
     assert rows_are_within_the_bound(rows_session)
     assert fails_late(rows_session, y=Y + 1)
+
+
+LONGEST = np.array([[0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0.5, 0.0, 0.0], [0.0, 0.0, 0.0]])
+ROTATED = np.linalg.qr(np.arange(9.0).reshape(3, 3) + np.eye(3))[0]
+MATRICES = [(), *(tuple(map(tuple, c * ROTATED)) for c in (0.5, 1.0, 30.0))]
+EXACT = [
+    {"kind": "rows"},
+    {"kind": "rows", "signed": True},
+    {"kind": "lffr", "num_outputs": 2},
+    {"kind": "gram", "num_outputs": 2},
+    {"kind": "gram", "num_outputs": 2, "gamma": 0.9},
+]
+
+
+@pytest.mark.parametrize("constant", [0.25, 1.0])
+@pytest.mark.parametrize(
+    ("kind", "matrix"),
+    [(k, m) for k in EXACT for m in (MATRICES if k["kind"] != "lffr" else MATRICES[:1])],
+)
+def test_no_exact_sheet_that_is_taken_refuses_a_row(
+    kind: dict[str, Any], matrix: Any, constant: float
+) -> None:
+    """The narrowest sheet that is taken, and rows at the ends of what their schema allows."""
+    outputs = max(1, kind.get("num_outputs", 0))
+    taken = []
+    for width in np.linspace(0.05, 4.0, 80):
+        sheet = replace(SHEET, **UNAGREED, **kind, matrix=matrix, most=2 * width, bound=1.0)
+        if kind["kind"] != "gram":
+            sheet = replace(sheet, curvature=(constant, 0.1 + constant * width, 0.1))
+        else:
+            sheet = replace(sheet, bound=40.0)
+        for row in (*LONGEST, *(LONGEST @ ROTATED)[:1].clip(-0.5, 0.5)):
+            x, y = np.tile(row, (ROWS, 1)), np.ones((ROWS, outputs))
+            try:
+                party = Party(sheet, x=x, y=y, exact=True)
+            except PolicyError:
+                continue
+            sizes = packed.numbers(sheet, EVERY).shapes(sheet, ROWS)
+            total = 1 + sum(int(np.prod(size)) for size in sizes)
+            places = np.zeros((-(-total // SLOTS), SLOTS), np.int32)
+            places.ravel()[: total - 1] = np.arange(1, total)
+            party.contribute(*places)
+            taken.append(width)
+    assert taken
 
 
 WRONG = (None, "", -1, 0, 2.5, float("nan"), float("inf"), (), (1,), {}, True, [1], b"")

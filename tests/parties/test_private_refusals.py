@@ -29,7 +29,7 @@ from parties.verifier.secure_aggregation import SecureAggregationParty
 from protocols.aggregate.choice import choose
 from protocols.aggregate.cipher import encode
 from protocols.aggregate.coordinator_cipher import decode
-from protocols.errors import CohortError, DataError, ParameterError, PolicyError
+from protocols.errors import CohortError, DataError, ParameterError, PolicyError, ProtocolError
 from protocols.exchange.messages import Body, Envelope, new_signing_key, public_bytes
 from protocols.exchange.messages import decode as read
 from protocols.exchange.messages import encode as write
@@ -88,13 +88,30 @@ def sums_with(contributor: Callable[..., Any]) -> Session:
     return session
 
 
+def too_long(session: Session) -> Session:
+    """Rows beyond what their schema says, as only an error of a reader's makes them."""
+    x = session.parties[VICTIM].run.rows._value.x
+    x.setflags(write=True)
+    x *= 9
+    return session
+
+
+NARROW_SHEETS: dict[str, Callable[[], Session]] = {
+    "curvature of rows": lambda: make_session(update=QUADRATIC, degree=3, rows=4),
+    "curvature of targets' rows": lambda: lffr_session(curvature=replace(NARROW, constant=0.155)),
+    "most of sums": lambda: gram_session(curvature_bound=1e-3),
+}
+
+
+@pytest.mark.parametrize("case", NARROW_SHEETS)
+def test_a_range_that_rows_could_leave_is_refused_before_any_is_read(case: str) -> None:
+    """Afterwards the refusal would tell of one."""
+    with pytest.raises(ProtocolError, match=f"'agree': .*{case.split()[0]}: less than rows add"):
+        NARROW_SHEETS[case]().run()
+
+
 CASES: dict[str, tuple[Callable[[], Session], str]] = {
-    "rows beyond the curvature": (
-        lambda: make_session(update=QUADRATIC, degree=3, rows=4), "commit-rows"),
-    "gram sums beyond the curvature": (
-        lambda: gram_session(curvature_bound=1e-3), "commit-rows"),
-    "targets' rows beyond the curvature": (
-        lambda: lffr_session(curvature=replace(NARROW, constant=0.155)), "commit-rows"),
+    "long rows": (lambda: too_long(make_session(rows=4)), "agree"),
     "a contributor at agree": (lambda: sums_with(refuse_rows), "agree"),
     "a contributor in a round": (lambda: sums_with(lambda *a: Failing()), "round/0"),
     "no number in a round": (lambda: sums_with(lambda *a: Overflowing()), "round/0"),

@@ -38,13 +38,12 @@ def values(
     sheet: RowsSheet, rows: Array, targets: Array, noise: Array, weight: Array | float = 1.0
 ) -> list[Array]:
     """See `scaled_sums`; of rows that a matrix has changed nothing is known but their norm."""
-    most = sheet.most
     if sheet.matrix:
-        rows, most = np.asarray(rows @ np.array(sheet.matrix)), math.inf
+        rows = np.asarray(rows @ np.array(sheet.matrix))
     hold_rows(sheet, rows, targets)
     if sheet.gamma:
         targets = logit(sheet.gamma * targets + (1 - sheet.gamma) / 2)
     targets = np.asarray(targets).reshape(len(rows), -1)
     bounds = (math.sqrt(sheet.num_features), sheet.target_bound) if sheet.law else None
-    sums = gram_sums(rows, targets, noise, weight, bounds, sum(sheet.rows), sheet.bits, most)
+    sums = gram_sums(rows, targets, noise, weight, bounds, sum(sheet.rows), sheet.bits)
     return scaled_sums(sums, sheet.scale, sheet.row_sums)

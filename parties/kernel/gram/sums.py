@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from parties.kernel.integers import symmetric
 from parties.kernel.integers.exact import Exact, joined
 from parties.kernel.integers.integer_rows import IntegerRows
-from protocols.errors import DataError, ParameterError
+from protocols.errors import ParameterError
 
 Array = NDArray[np.float64]
-SLACK = 1 + 1e-9  # of float64: rounding
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,27 +45,18 @@ def gram_sums(
     bounds: tuple[float, float] | None,
     num_rows: int,
     bits: int,
-    most: float,
 ) -> GramSums:
     """One party's sums as it encrypts them, and as a twin adds them.
 
     rows: shape (rows, d), bias last; targets: encoded, shape (rows, c); weight: u on [0, 1], shape
     (rows,). X^T U X and X^T U Y are the sums of sqrt(u) x and sqrt(u) y, within the bounds of x and
-    y, so that their sensitivity is. bounds: norms of both, None: no noise; most: 2 |x_k| sum_j
-    |x_j| of a row, without noise.
-
-    Raises:
-        DataError: the rows exceed `most`, which training relies on.
+    y, so that their sensitivity is. bounds: norms of both, None: no noise.
     """
     root = np.sqrt(np.reshape(weight, (-1, 1)))
     rows, targets = root * rows, root * targets
     if bounds is not None:
         return with_noise(rows, targets, bounds, noise, num_rows, bits)
-    sums = GramSums.of(rows, targets)
-    # Each row may use its part of the bound.
-    if np.max(sums.row_sums, initial=0.0) > most * len(rows) * SLACK:
-        raise DataError("the rows exceed the public bounds of the curvature; clamp them")
-    return sums
+    return GramSums.of(rows, targets)
 
 
 def with_noise(

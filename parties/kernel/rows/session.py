@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from parties.kernel.keys.session import KeySession, refresh_reply
 from parties.kernel.private import Terms, opened, terms_of
 from parties.kernel.rows import ColumnMap, RowsSheet, masks, packed
-from parties.kernel.sheet import Floor, fits, hold, of_rows
+from parties.kernel.rows.curvature import in_range, largest_row_sum
+from parties.kernel.sheet import LEEWAY, Floor, fits, hold, of_rows
 from protocols.ckks.residues import Residues
 from protocols.errors import MessageError, PolicyError
 from protocols.exchange import CONTRIBUTE, Body
@@ -137,4 +138,10 @@ def check(sheet: RowsSheet, name: str, key: str, rows: Any, terms: Terms, number
         floors.append((bare, lambda: not (sheet.curvature or sheet.row_sums)))
     held = numbers.HELD
     own = of_rows(sheet, name, rows, terms, lambda: numbers.least_move(sheet), held)
+    # A refusal of rows that add more would tell of one.
+    added = partial(largest_row_sum, rows, sheet.matrix, held)
+    if sheet.curvature:
+        own.append(("curvature: less than rows add", lambda: in_range(sheet.curvature, added())))
+    if sheet.kind == "gram" and not (sheet.law or sheet.matrix):
+        own.append(("most: less than rows add", lambda: sheet.most * LEEWAY >= 2 * added()))
     hold("this run", sheet, name, key, terms, [*floors, *own])

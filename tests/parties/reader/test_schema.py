@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ciphercohort.job.figures import figures_of
+from parties.kernel.rows.curvature import in_range, largest_row_sum
+from parties.reader.infer import infer_schema
 from parties.reader.schema import CategoricalColumn, Label, NumericColumn, Schema
-from parties.reader.shard import encode_shard
+from parties.reader.shard import encode_scored, encode_shard
 from protocols.errors import ParameterError, SchemaError
+from protocols.privacy.calibrate.gram import gram_curvature
+from protocols.privacy.calibrate.rows import curvature_of
 from tests.support.helpers import raw_features
 
 AGE = NumericColumn(name="age", low=0, high=120, typical=40, spread=10)
@@ -245,3 +251,32 @@ def test_save_and_load(tmp_path: Path) -> None:
     assert Schema.load(tmp_path / "schema.json") == schema
     with pytest.raises(SchemaError, match=r"'.*none\.json' cannot be read"):
         Schema.load(tmp_path / "none.json")
+
+
+# -- what no row exceeds --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("project", [None, 3])
+@pytest.mark.parametrize("row_norm", [None, 2.5])
+@pytest.mark.parametrize("scaling", ["range", "standard"])
+def test_no_row_adds_more_than_its_schema_says(scaling: Any, row_norm: Any, project: Any) -> None:
+    """Of entries, norms and |x_k| sum_j |x_j|, by cells far beyond their ranges; so plans take."""
+    rng = np.random.default_rng(4)
+    sample = pd.DataFrame(rng.normal(size=(60, 6)), columns=[*"abcdef"])
+    sample["y"] = np.arange(60) % 2
+    schema = infer_schema(sample, "y", scaling=scaling, row_norm=row_norm, project=project)
+    cells = pd.DataFrame(1e6 * rng.choice([-1, 0, 1], (2000, 6)), columns=[*"abcdef"])
+    rows, _ = encode_scored(cells, schema, quiet=True)
+    entries, sums = np.abs(rows).max(), (np.abs(rows) * np.abs(rows).sum(axis=1)[:, None]).max()
+    assert entries <= schema.entry_bound * (1 + 1e-12)
+    d = schema.num_features
+    owner = SimpleNamespace(schema=schema, num_features=d)
+    held = largest_row_sum(owner, (), math.inf)
+    assert 0.3 * held <= sums <= held * (1 + 1e-12)
+    figures = figures_of(schema, [100, 100])
+    curvature = curvature_of(figures)
+    assert in_range(curvature.range, held)
+    assert gram_curvature(figures) == pytest.approx(2 * held)
+    turned = rows @ np.linalg.qr(rng.normal(size=(d, d)))[0].T
+    most = (np.abs(turned) * np.abs(turned).sum(axis=1)[:, None]).max()
+    assert most <= largest_row_sum(owner, np.eye(d).tolist(), math.inf) * (1 + 1e-9)

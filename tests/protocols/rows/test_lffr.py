@@ -231,8 +231,8 @@ def test_a_party_refuses_targets_that_are_not_scaled() -> None:
         answer(x[:12], y[:12] * np.nan)
     with pytest.raises(PolicyError, match="targets of shape"):
         answer(x[:12], y[:12, :1])
-    with pytest.raises(DataError, match="public bounds of the curvature"):
-        answer(3 * x[:12], y[:12])
+    with pytest.raises(PolicyError, match="a row is longer"):
+        answer(np.nan * x[:12], y[:12])
 
 
 # -- at 128 bits ----------------------------------------------------------------------------------
