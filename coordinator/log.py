@@ -33,7 +33,7 @@ from protocols.exchange.messages import MAX_HEADER_BYTES, Envelope, address_of, 
 from protocols.exchange.private_files import FOLDER_MODE, write_private
 from protocols.exchange.transcript import LOST, Transcript, verify
 from protocols.names import COORDINATOR
-from protocols.plan.protocol import FINISH
+from protocols.plan.protocol import BEFORE, FINISH
 from protocols.steps.finish import weights_of
 
 FOLDER, TRANSCRIPT, KEY = "messages", "transcript.jsonl", "coordinator.key"
@@ -234,11 +234,11 @@ def complete_finish(
 
 
 def last_replies(folder: Path) -> dict[str, dict[str, bytes]]:
-    """Of the last step but `finish`: by step, then by party."""
+    """To `enrol`, and to the last step but `finish`: by step, then by party."""
     found: dict[str, dict[str, bytes]] = {}
     for message in _kept(folder):
         if message.step != FINISH and message.sender != COORDINATOR:
-            found = {message.step: found.get(message.step, {})}
+            found = {step: found.get(step, {}) for step in (BEFORE[0], message.step)}
             found[message.step][message.sender] = message.path.read_bytes()
     return found
 

@@ -10,8 +10,10 @@ from types import MappingProxyType
 
 from coordinator.coordinator import AskParties, Requests, arrivals
 from protocols.errors import CohortError
+from protocols.exchange.messages import meta_of
 from protocols.exchange.relayed import RELAY, beside
-from protocols.plan.protocol import FINISH
+from protocols.plan.protocol import BEFORE, FINISH
+from protocols.steps.witnesses import witnesses_of
 
 log = logging.getLogger(__name__)
 
@@ -31,19 +33,33 @@ def relaying(
     keep: writes down messages as they are without that; before: replies that are held already, by
     step and party; ahead: the request RELAY to a party, None: nothing goes ahead, as where parties
     compute in this process. The replies to one step are held until the next one is asked.
+
+    Who follows what is in the replies to `enrol`: an owner with a replica gets the others' replies,
+    one with witnesses their words (`steps.witnesses`), for which replies go ahead to these.
     """
     held = {step: dict(replies) for step, replies in before.items()}
-    early, sent = _Early(ask, ahead, patience), set[str]()
+    follows = dict[str, tuple[str, ...]]()
+    early, sent = _Early(ask, ahead, patience, follows), set[str]()
 
     def sending(step: str, outgoing: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
         replies = next((held[name] for name in reversed(held) if name != step), {})
-        told = early.told()
+        told, words = early.told(replies, outgoing)
         sent.add(step)
 
         def request(name: str) -> bytes:
-            return beside(outgoing[name], () if name in told else _of_others(replies, name))
+            own = follows.get(name, ())
+            if own == (name,):
+                return beside(outgoing[name], () if name in told else _of_others(replies, name))
+            if own:
+                return beside(outgoing[name], [words[each] for each in own if each in words])
+            return outgoing[name]
 
-        yield from arrivals(ask(step, Requests(outgoing, request)))
+        # What a request brings, as evidence, is confirmed once the witnesses have met it.
+        late = early.unconfirmed(step, words, outgoing)
+        yield from arrivals(ask(step, Requests([n for n in outgoing if n not in late], request)))
+        if late:
+            words = early.told(replies, late)[1]
+            yield from arrivals(ask(step, Requests(late, request)))
 
     def asking(step: str, outgoing: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
         for old in [*held][:-1]:
@@ -51,13 +67,23 @@ def relaying(
         own = held.setdefault(step, {})
         for name, data in arrivals(kept(step, outgoing)):
             own[name] = data
+            if step == BEFORE[0]:
+                follows[name] = _follows(data)
             yield name, data
         if step in sent and step != FINISH:  # and not written down by an earlier process
             early.begin(own)
         sent.clear()
 
+    for name, data in held.get(BEFORE[0], {}).items():
+        follows[name] = _follows(data)
     kept = keep(sending)
     return asking
+
+
+def _follows(enrolment: bytes) -> tuple[str, ...]:
+    """See `Member`; whoever states none, or what is none, follows nobody."""
+    found = meta_of(enrolment).get("follows")
+    return tuple(map(str, found)) if isinstance(found, list) else ()
 
 
 def _of_others(replies: Mapping[str, bytes], name: str) -> list[bytes]:
@@ -65,39 +91,64 @@ def _of_others(replies: Mapping[str, bytes], name: str) -> list[bytes]:
 
 
 class _Early:
-    """Relays in another thread, if the next request is long in coming."""
+    """Relays in another thread, if the next request is long in coming, or to witnesses."""
 
     def __init__(
-        self, ask: AskParties, ahead: Callable[[str], bytes] | None, patience: float
+        self,
+        ask: AskParties,
+        ahead: Callable[[str], bytes] | None,
+        patience: float,
+        follows: Mapping[str, tuple[str, ...]],
     ) -> None:
-        self._ask, self._ahead, self._patience = ask, ahead, patience
+        self._ask, self._ahead, self._patience, self._follows = ask, ahead, patience, follows
         self._timer: threading.Timer | None = None
-        self._told = set[str]()
+        self._words = dict[str, bytes]()  # replies to what went ahead
 
     def begin(self, replies: Mapping[str, bytes]) -> None:
         """From now on the next request is computed."""
         if self._ahead is not None:
-            self._told = set()
+            self._words = {}
             self._timer = threading.Timer(self._patience, self._tell, (dict(replies),))
             self._timer.daemon = True
             self._timer.start()
 
-    def _tell(self, replies: Mapping[str, bytes]) -> None:
+    def _tell(self, replies: Mapping[str, bytes], names: Collection[str] | None = None) -> None:
+        """To names, who have replicas; None: to all who do."""
         assert self._ahead is not None  # noqa: S101 (it began)
         make = self._ahead
+        with_replicas = [name for name, own in self._follows.items() if own == (name,)]
 
         def request(name: str) -> bytes:
             return beside(make(name), _of_others(replies, name))
 
         with suppress(CohortError):  # who is lost, or refuses, is found by the next request
-            for name, _ in arrivals(self._ask(RELAY, Requests(replies, request))):
-                self._told.add(name)
+            asked = Requests(with_replicas if names is None else names, request)
+            self._words.update(arrivals(self._ask(RELAY, asked)))
 
-    def told(self) -> Collection[str]:
-        """Who has the replies to the last step; waits for what has begun."""
+    def told(
+        self, replies: Mapping[str, bytes], outgoing: Collection[str]
+    ) -> tuple[Collection[str], Mapping[str, bytes]]:
+        """Who has the replies to the last step, and what each said; waits for what has begun.
+
+        Witnesses of whoever is asked next have them in any case.
+        """
         if self._timer is not None:
             self._timer.cancel()
             self._timer.join()
             self._timer = None
-        told, self._told = self._told, set()
-        return told
+        asked = {name: own for name, own in self._follows.items() if name in outgoing}
+        silent = [name for name in sorted(witnesses_of(asked)) if name not in self._words]
+        if silent and self._ahead is not None:
+            self._tell(replies, silent)
+        words, self._words = self._words, {}
+        return words.keys(), words
+
+    def unconfirmed(
+        self, step: str, words: Mapping[str, bytes], outgoing: Collection[str]
+    ) -> list[str]:
+        """Owners of whose witnesses one has not confirmed this step yet; none before all agree."""
+        if step in BEFORE[:2]:
+            return []
+        known = {name for name, data in words.items() if meta_of(data).get("step") == step}
+        asked = {name: {*self._follows.get(name, ())} - {name} for name in outgoing}
+        return [name for name, own in asked.items() if own & words.keys() - known]

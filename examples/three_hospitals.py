@@ -161,7 +161,7 @@ def found(home: Path, options: argparse.Namespace) -> None:
     addresses = ["--fleet", fleet, "--control", control, "--serverappio", own]
     addresses += ["--public", public]
     schema = ["--schema", home / "schema.json"]
-    relay, replica = (["--relay"], ["--replica"]) if options.replicas else ([], [])
+    relay, replica = (["--relay"], ["--replica", "own"]) if options.replicas else ([], [])
     cohort("coordinator", "init", centre, *schema, *addresses, *relay, *training(options))
     common = ["--invitation", centre / "invitation.json", "--passphrase-file", passphrase]
     common += ["--consent", "policy", "--max-epsilon", options.epsilon]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from parties.kernel import BESIDE, COVER, EVERY, GRAM, LFFR, ROOMS, refused
 from parties.kernel.private import Terms
@@ -51,8 +51,9 @@ class Policy:
     models, can give whole records away; not together with max_epsilon, which accepts none.
     site_tables: accept sums that can tell of this party's rows alone (`GradientPlan.alone`).
     min_rows_apart: of this party, that a run without privacy holds back or leaves, where it holds
-    rows back: by so many at least two exact sums differ. replica: it answers only what its own copy
-    of the coordinator's computation asks (`protocols.steps.replica`).
+    rows back: by so many at least two exact sums differ. replica: "own", it answers only what its
+    own copy of the coordinator's computation asks (`protocols.steps.replica`); owners, what each of
+    these confirms, who have one; "none", it takes the coordinator's word.
 
     Raises:
         ParameterError: a limit that limits nothing (not a number, negative, infinite).
@@ -68,7 +69,7 @@ class Policy:
     exact_sums: bool = False
     site_tables: bool = False
     min_rows_apart: int = 10
-    replica: bool = False
+    replica: Literal["own", "none"] | tuple[str, ...] = "none"
 
     def __post_init__(self) -> None:
         check_protocols(self.protocols)
@@ -90,6 +91,29 @@ class Policy:
             value = getattr(self, name)
             if type(value) is not int or value < 0:
                 raise ParameterError(f"{name}={value} must be 0 or more, whole")
+        self._check_replica()
+
+    def _check_replica(self) -> None:
+        """One witness more than owners who may be the coordinator's.
+
+        Raises:
+            ParameterError: there are fewer, or one twice.
+        """
+        if isinstance(self.replica, str):
+            return
+        fewest = self.min_colluders + 1
+        if len({*self.replica}) < max(fewest, len(self.replica)):
+            raise ParameterError(
+                f"replica={[*self.replica]} names {len({*self.replica})} witnesses: {fewest} or "
+                f"more, each once, with min_colluders={self.min_colluders} whom this party fears; "
+                'or "own", or "none"'
+            )
+
+    def follows(self, name: str) -> tuple[str, ...]:
+        """`Member.follows` of the party of this name."""
+        if isinstance(self.replica, str):
+            return (name,) if self.replica == "own" else ()
+        return self.replica
 
     def terms(self) -> Terms:
         """What the kernel holds every session to, whoever drives it."""
@@ -206,6 +230,19 @@ class Policy:
                 f"held_out={plan.held_out.share:g} of the plan sets {fewest} of this party's "
                 f"{rows} rows apart, fewer than min_rows_apart={self.min_rows_apart} of the "
                 "policy, and sums are exact: take a share nearer to one half, or an epsilon"
+            )
+
+    def check_followed(self, plan: RunPlan, name: str) -> None:
+        """Refuse a plan that says otherwise by whose replica this party answers.
+
+        Raises:
+            PolicyError: names the field.
+        """
+        due, stated = self.follows(name), plan.members[plan.party_index(name)].follows
+        if stated != due:
+            raise PolicyError(
+                f"follows={[*stated]} of the plan, and replica={self.replica!r} in the policy of "
+                f"{name!r}"
             )
 
     def check_slots(self, plan: RunPlan, found: SlotBounds | None) -> None:

@@ -107,7 +107,7 @@ def run_parties(
         def keep(ask: AskParties) -> AskParties:
             return recorded(ask, messages, key, parties, durable=False)
 
-        relay = any(spec.policy.replica for spec in specs.values())
+        relay = any(spec.policy.replica != "none" for spec in specs.values())
         outcomes.append(coordinator.run(relaying(ask, keep) if relay else keep(ask)))
 
     try:

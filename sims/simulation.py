@@ -248,17 +248,17 @@ def party_specs(
         accept_unbounded=True,
         min_rows_apart=1,
         site_tables=True,
-        replica=config.replicas,
     )
-    specs = {}
+    own, specs = replace(policy, replica="own"), dict[str, PartySpec]()
     for name, shard in shards.items():
+        computes = config.replicas == "all" or (config.replicas == "one" and not specs)
         key = new_signing_key()
         specs[name] = PartySpec(
             name=name,
             shard=shard,
             signing_key=key.private_bytes(Encoding.Raw, PrivateFormat.Raw, NoEncryption()),
             coordinator_key=coordinator_key,
-            policy=policy,
+            policy=own if computes else policy,
             noise_seed=root,
             ledger=open_ledger(config, name),
             dataset=dataset_of(config),

@@ -99,14 +99,14 @@ def init(
         ),
     ] = False,
     replica: Annotated[
-        bool,
-        typer.Option(
-            "--replica",
-            help="Answer only what this party's own copy of the coordinator's computation asks: "
-            "one that deviates gets nothing. The centre needs --relay; everybody's replies come "
-            "here, and what the centre computes is computed here, too.",
+        list[str] | None,
+        options.names(
+            help="Answer only what follows from everybody's replies, so that a coordinator that "
+            "deviates gets nothing. own: this party computes it, too, and everybody's replies "
+            "come here; names of owners who do, more than --min-colluders: what all of these "
+            "confirm; none (default): the coordinator's word. The centre needs --relay"
         ),
-    ] = False,
+    ] = None,
     accept_unbounded: Annotated[
         bool,
         typer.Option(
@@ -179,7 +179,7 @@ def init(
             allow_insecure=allow_insecure,
             accept_unbounded=accept_unbounded,
             site_tables=site_tables,
-            replica=replica,
+            replica=replica or "none",
             budget_epsilon=budget_epsilon,
             budget_delta=budget_delta,
             keep_ledger=not no_ledger,

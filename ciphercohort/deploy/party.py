@@ -19,7 +19,7 @@ import numpy as np
 
 from ciphercohort.deploy import flower_commands
 from ciphercohort.deploy.supervise import Background, Program, child, supervised
-from ciphercohort.job.options import FilePath
+from ciphercohort.job.options import FilePath, names_in
 from parties import launch
 from parties.agent import settings as files
 from parties.agent.frames import CONSENT, GIVE_UP, STATEMENT, STATUS, AgentClient
@@ -89,7 +89,7 @@ class Party(Background):
         allow_insecure: bool = False,
         accept_unbounded: bool = False,
         site_tables: bool = False,
-        replica: bool = False,
+        replica: str | Sequence[str] = "none",
         budget_epsilon: float | None = None,
         budget_delta: float | None = None,
         keep_ledger: bool = True,
@@ -120,8 +120,9 @@ class Party(Background):
             allow_insecure: accept toy rings: for tests only.
             accept_unbounded: accept runs without a proof that training stays bounded.
             site_tables: accept sums that can tell of these rows alone.
-            replica: answer only what this party's own copy of the coordinator's computation asks;
-                the centre relays everybody's replies then.
+            replica: "own", answer only what this party's own copy of the coordinator's computation
+                asks; names, what these owners confirm, who have one; the centre relays everybody's
+                replies then.
             budget_epsilon: of all runs on the data together; three times that of one run, which
                 some seven runs of the largest size spend.
             budget_delta: the same; that of one run.
@@ -179,7 +180,7 @@ class Party(Background):
                 "allow_insecure": allow_insecure,
                 "accept_unbounded": accept_unbounded,
                 "site_tables": site_tables,
-                "replica": replica,
+                "replica": _replica(replica),
             },
             budget=budget,
         )
@@ -349,6 +350,12 @@ class Party(Background):
         return AgentClient(Path(self.settings.socket), patience=2.0).control(
             kind, dict(request or {})
         )
+
+
+def _replica(given: str | Sequence[str]) -> str | list[str]:
+    """As `Policy.replica` has it: a word, or names."""
+    names = list(names_in(given))
+    return names[0] if names in (["own"], ["none"]) else names
 
 
 def encode_table(

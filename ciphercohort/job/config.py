@@ -340,10 +340,11 @@ class OutputOptions:
         "Keep every message, for cohort verify. At 128 bits about 90 MB per party and "
         "4 MB an iteration; of an encrypted model 140 and 7.",
     )
-    replicas: bool = option(
-        False,
-        "Every owner computes what the coordinator does, on everybody's replies, and answers that "
-        "alone.",
+    replicas: str = option(
+        "none",
+        "Owners that compute what the coordinator does, on everybody's replies, and answer that "
+        "alone: all, one, none.",
+        choices=("all", "one", "none"),
     )
 
 

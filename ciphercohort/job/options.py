@@ -165,6 +165,6 @@ class SimulateOptions(PlanOptions, total=False):
     ledger: FilePath | None
     out: FilePath | None
     keep_messages: bool | None
-    replicas: bool | None
+    replicas: str | None
     evaluate: bool | None
     however_noisy: bool | None

@@ -40,7 +40,7 @@ from coordinator.costs import Costs
 from parties.reader.schema import Classes, Label, Schema
 from protocols.models.model import Model
 from protocols.models.registry import model_named
-from protocols.plan.kinds import plan_from_dict
+from protocols.plan.kinds import plan_from_dict, replicas
 from protocols.plan.run_plan import RunPlan
 from protocols.privacy.search.rescale import Scaling
 
@@ -188,6 +188,10 @@ class Release(Caveats):
         fields = ("epsilon", "delta", "colluders")
         return {"second_moment": {f: getattr(moment, f) for f in fields}} if moment else {}
 
+    def _certified(self) -> dict[str, Any]:
+        """With who holds the coordinator to what the certificate takes for granted of it."""
+        return {**(self.certificate or {}), **self._whole(), "replicas": replicas(self.plan)}
+
     def _whole(self) -> dict[str, Any]:
         return {WHOLE: self.promise.to_dict()} if self.promise else {}
 
@@ -211,7 +215,7 @@ class Release(Caveats):
         found: dict[str, Any] = {
             PLAN: {**self.plan.to_dict(), "digest": self.plan.digest()},
             MODEL: self.model_document(),
-            CERTIFICATE: {**self.certificate, **self._whole()} if self.certificate else None,
+            CERTIFICATE: self._certified() if self.certificate else None,
             FACTS: self.facts_document() if self.costs else None,
             INFERENCE: self.inference,
             EVALUATION: self.evaluation,

@@ -23,6 +23,7 @@ def plan_figures(plan: RunPlan) -> dict[str, Any]:
         **kinds.figures(plan),
         "security_bits": plan.security_bits,
         "privacy": privacy_figures(plan),
+        "replicas": kinds.replicas(plan),
     }
 
 

@@ -46,6 +46,7 @@ from protocols.privacy.loss.ledger import Ledger
 from protocols.steps import agree
 from protocols.steps.finish import weights_of
 from protocols.steps.replica import Replica
+from protocols.steps.witnesses import check_confirmed
 
 if TYPE_CHECKING:
     from parties.verifier.objectives import OpenContributor
@@ -301,7 +302,7 @@ class Party:
 
     def _answer(self, request: Envelope, name: str, relayed: Sequence[bytes] | None) -> Body:
         again = self._check_order(request.step)
-        if self._policy.replica and self._answered:
+        if self._follows and self._answered:
             self._follow(request, name, relayed)
         if self._plan and protocol_of(self._plan).shows_rows(request.step):
             self.run.account.spend()
@@ -313,14 +314,20 @@ class Party:
         return body
 
     def _follow(self, request: Envelope, name: str, relayed: Sequence[bytes] | None) -> None:
-        """Go on only with what this party's own replica asks; otherwise the session is over.
+        """Go on only with what this party's own replica asks, or its witnesses' do.
 
-        name: the request's digest.
+        Otherwise the session is over. name: the request's digest.
 
         Raises:
-            PolicyError: nothing is relayed. ProtocolError, MessageError: see `Replica.follow`.
+            PolicyError: nothing is relayed. ProtocolError, MessageError: see `Replica.follow`, or
+                `witnesses.check_confirmed`.
         """
         self._require_relayed(relayed)
+        if not self._computes:
+            if self._plan is not None:  # nothing is asked before that a secret is in
+                with self._or_over():
+                    check_confirmed(self._plan, request, self.seen, relayed or ())
+            return
         if self._replica is None and self._answered > 1:
             raise PolicyError("the replica of this session was in memory only: begin another one")
         with self._or_over():
@@ -331,20 +338,33 @@ class Party:
             self._relayed = ()
 
     def _require_relayed(self, relayed: Sequence[bytes] | None) -> None:
-        if self._policy.replica and relayed is None:
+        if self._follows and relayed is None:
             raise PolicyError(
-                "replica = true in the [policy] of this party: it answers only where everybody's "
-                "replies are relayed to it; the coordinator's administrator writes relay = true"
+                "replica in the [policy] of this party: it answers only where everybody's replies "
+                "are relayed; the coordinator's administrator writes relay = true"
             )
 
     def _ahead(self, relayed: Sequence[bytes] | None) -> Body:
-        """Have the replica compute the next request before it comes, if there is a replica yet."""
-        if self._policy.replica and self._answered:
+        """Have the replica compute the next request before it comes, if there is a replica yet.
+
+        The reply confirms it to whoever follows this party.
+        """
+        if self._computes and self._answered:
             self._relayed = tuple(relayed or ())
             if self._replica is not None:
                 with self._or_over():
                     self._replica.take(self._relayed, self._own)
+                return self._replica.confirmation()
         return Body()
+
+    @property
+    def _follows(self) -> tuple[str, ...]:
+        return self._policy.follows(self.name)
+
+    @property
+    def _computes(self) -> bool:
+        """Whether by a replica of its own."""
+        return self._follows == (self.name,)
 
     @property
     def _own(self) -> bytes:
@@ -390,7 +410,9 @@ class Party:
 
     def _enrol(self, request: Body) -> Body:
         rows, committed = self.run.rows, self.run.commitment
-        return agree.answer_enrol(rows.rows, rows.num_features, rows.schema.digest(), committed)
+        return agree.answer_enrol(
+            rows.rows, rows.num_features, rows.schema.digest(), committed, self._follows
+        )
 
     def examine(self, request: Envelope, relayed: Sequence[bytes] | None) -> RunPlan:
         """The plan that a request asks to agree to, before the owner is asked; no effect.
@@ -420,6 +442,7 @@ class Party:
         self._policy.check(plan)
         self._policy.check_alone(plan, self.name)
         self._policy.check_held_out(plan, rows)
+        self._policy.check_followed(plan, self.name)
         norm_bound = shard.schema.norm_bound
         plan.check_rows(norm_bound)
         cost = self._cost(plan, norm_bound)

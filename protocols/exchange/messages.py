@@ -12,7 +12,7 @@ import hashlib
 import json
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import (
@@ -181,9 +181,24 @@ def address_of(head: bytes) -> tuple[str, str, str]:
     Raises:
         MessageError: it names none.
     """
+    found = _unverified(head, "step", "sender", "recipient")
+    return str(found[0]), str(found[1]), str(found[2])
+
+
+def meta_of(head: bytes) -> Mapping[str, Any]:
+    """Public fields of a message, unverified; head: as of `address_of`.
+
+    Raises:
+        MessageError: it has none.
+    """
+    (found,) = _unverified(head, "meta")
+    return found if isinstance(found, dict) else {}
+
+
+def _unverified(head: bytes, *names: str) -> list[Any]:
     try:
         fields = parse(head[_PREFIX : _header_end(head)], "header", most=MAX_HEADER_BYTES)
-        return str(fields["step"]), str(fields["sender"]), str(fields["recipient"])
+        return [fields[name] for name in names]
     except (LookupError, TypeError, MessageError):
         raise MessageError("the message has no readable header") from None
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from protocols.errors import MessageError, ParameterError
 from protocols.exchange.serialise import from_plain
 from protocols.plan.run_plan import RunPlan, check_version
-from protocols.words import Fact
+from protocols.words import Fact, count
 
 if TYPE_CHECKING:
     from protocols.numerics.slot_bounds import SlotBounds
@@ -108,8 +108,23 @@ def figures(plan: RunPlan) -> dict[str, Any]:
 
 
 def facts(plan: RunPlan) -> Iterator[Fact]:
-    """Encryption and iteration for a reader, one sentence each."""
-    return kind_of(plan).facts(plan)
+    """Encryption and iteration for a reader, one sentence each; who checks the coordinator."""
+    yield from kind_of(plan).facts(plan)
+    checking = sum(bool(member.follows) for member in plan.members)
+    yield "Replicas", f"{checking} of {count(len(plan.members), 'owner')}", replicas(plan)
+
+
+def replicas(plan: RunPlan) -> str:
+    """By what each owner holds requests to the plan's computation, in words."""
+    how = dict[str, list[str]]()
+    for member in plan.members:
+        words = "the coordinator's word"
+        if member.follows == (member.name,):
+            words = "own replica"
+        elif member.follows:
+            words = f"what {' and '.join(member.follows)} confirm"
+        how.setdefault(words, []).append(member.name)
+    return "; ".join(f"{', '.join(names)}: {words}" for words, names in how.items())
 
 
 def remarks(plan: RunPlan) -> Iterator[str]:

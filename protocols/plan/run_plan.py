@@ -48,13 +48,16 @@ def check_version(version: object) -> None:
 class Member:
     """A party as everyone sees it: name, verification key, seed commitment (hex).
 
-    rows: that the run uses, all of its table's where nothing is held back.
+    rows: that the run uses, all of its table's where nothing is held back; follows: owners whose
+    replica of the coordinator's computation it answers by (`steps.replica`), itself or witnesses,
+    none: it takes the coordinator's word.
     """
 
     name: str
     rows: int
     verify_key: str
     commitment: str
+    follows: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,6 +114,7 @@ def check_run(plan: RunPlan) -> None:
             f"security_bits={plan.security_bits}: the ring has no 128-bit security; choose a "
             "larger one or the profile fast-insecure"
         )
+    _check_follows(plan)
     for term in plan.row_terms:
         if why := plan.drops(term):
             raise ParameterError(f"{term}s of rows with model={plan.model!r}: {why}")
@@ -119,6 +123,16 @@ def check_run(plan: RunPlan) -> None:
         raise ParameterError(
             "held_out: rows that were held back are there to judge a model, not to train one"
         )
+
+
+def _check_follows(plan: RunPlan) -> None:
+    own = {m.name for m in plan.members if m.follows == (m.name,)}
+    for member in plan.members:
+        if strangers := {*member.follows} - own:
+            raise ParameterError(
+                f"party {member.name!r} follows the replica of {min(strangers)!r}, who has none in "
+                "this run: name owners with replica = own"
+            )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -320,6 +334,9 @@ class RunPlan(ABC):
         kind = type(self)
         plain = to_plain(msgspec.convert(to_plain(self), kind))
         stated = {k: v for k, v in plain.items() if v not in (None, "") or k not in self.later}
+        for member in stated["members"]:
+            if not member["follows"]:
+                del member["follows"]
         return {"protocol": self.protocol, "kind": self.kind, **stated}
 
     def digest(self) -> str:

@@ -1,7 +1,7 @@
 """Steps `enrol`, `agree` and `reveal`: one plan for all, and a seed that nobody chose alone.
 
 Messages
-    enrol   -> {}                      <- {rows, num_features, schema (digest), commitment}
+    enrol   -> {}                      <- {rows, num_features, schema (digest), commitment, follows}
     agree   -> {plan}                  <- {plan (digest), sheets (digests), signature}
     reveal  -> {signatures}            <- {seed}
     (the next step hands all seeds to everyone, whose kernels check them: `exchange.signed_values`)
@@ -89,14 +89,20 @@ def _by_party(request: Body, field: str) -> dict[str, str]:
 # -- party half -----------------------------------------------------------------------------------
 
 
-def answer_enrol(rows: int, num_features: int, schema: str, committed: str) -> Body:
-    """Reply to `enrol`: row count, columns with bias, schema digest, commitment to the seed."""
+def answer_enrol(
+    rows: int, num_features: int, schema: str, committed: str, follows: Sequence[str]
+) -> Body:
+    """Reply to `enrol`: row count, columns with bias, schema digest, commitment to the seed.
+
+    follows: see `Member`.
+    """
     return Body(
         {
             "rows": rows,
             "num_features": num_features,
             "schema": schema,
             "commitment": committed,
+            "follows": list(follows),
         }
     )
 
@@ -122,9 +128,12 @@ def enrol(party_keys: Mapping[str, str]) -> Exchange[tuple[Member, ...]]:
         try:
             schemas[name] = str(meta["schema"]), int(meta["num_features"])
             rows, seed = int(meta["rows"]), str(meta["commitment"])
+            follows = tuple(str(each) for each in meta.get("follows", ()))
         except (KeyError, ValueError, TypeError, OverflowError):
             raise ProtocolError(f"malformed enrolment of party {name!r}", culprit=name) from None
-        members.append(Member(name=name, rows=rows, verify_key=verify_key, commitment=seed))
+        members.append(
+            Member(name=name, rows=rows, verify_key=verify_key, commitment=seed, follows=follows)
+        )
     first = members[0].name
     for name, schema in schemas.items():
         if schema != schemas[first]:

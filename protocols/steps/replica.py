@@ -58,11 +58,12 @@ DECODED = 6.5
 """Deviations of the decoder's noise that weights may be off by: P(beyond) = 1e-10."""
 
 
-_HEAD = MAX_HEADER_BYTES + SIGNATURE_BYTES
+HEAD_BYTES = MAX_HEADER_BYTES + SIGNATURE_BYTES
+"""Most of a message without its blobs."""
 
 
 def _step_of(data: bytes) -> str:
-    return address_of(data[:_HEAD])[0]
+    return address_of(data[:HEAD_BYTES])[0]
 
 
 class Replica:
@@ -86,6 +87,22 @@ class Replica:
         self._due = self._noted()
         self._is_ahead = False
 
+    def confirmation(self) -> Body:
+        """What is asked next, for whoever follows this party: see `witnesses`.
+
+        Heads once it was asked, by party; of `finish` the request itself, whose weights are noisy.
+        """
+        asked = self._asked
+        if asked.step == FINISH:
+            told = asked.bodies[self._name]
+            return Body({"step": FINISH, "finish": dict(told.meta)}, told.blobs)
+        heads = {
+            member.name: self._heads[member.name]
+            for member in self._plan.members
+            if self._name in member.follows and member.name != self._name
+        }
+        return Body({"step": asked.step, "heads": heads})
+
     def take(self, relayed: Sequence[bytes], own: bytes) -> None:
         """Compute what is asked next, ahead of the request; see `follow`.
 
@@ -103,6 +120,7 @@ class Replica:
             self._asked = self._exchange.send(replies)
         except StopIteration:
             raise ProtocolError("this run is over: nothing is asked any more") from None
+        self._due = self._noted()
 
     def follow(self, request: Envelope, name: str, relayed: Sequence[bytes], own: bytes) -> None:
         """Take everybody's replies to the step before; refuse a request that is not what follows.
@@ -128,9 +146,8 @@ class Replica:
                 f"step {asked.step!r}: {difference} is not what follows from everybody's replies: "
                 "the coordinator deviates, and this party has stopped"
             )
-        self._due = self._noted()
         if asked.step == FINISH:
-            self._check_weights(request.body)
+            check_told(self._plan, request.body, asked.bodies[self._name])
         elif name != self._due[self._name]:  # in what no field says, such as 1.0 for 1
             raise ProtocolError(f"step {asked.step!r}: the request does not follow to the bit")
 
@@ -153,7 +170,7 @@ class Replica:
         """By party, in the plan's order, as the coordinator hands them to its generator."""
         asked, frames = self._asked, {self._name: own}
         for data in relayed:
-            step, sender, _ = address_of(data[:_HEAD])
+            step, sender, _ = address_of(data[:HEAD_BYTES])
             if step == asked.step:
                 frames.setdefault(sender, data)
         found = {}
@@ -196,12 +213,13 @@ class Replica:
             step=self._asked.step, sender=sender, recipient=recipient, size=size, message=message
         )
 
-    def _check_weights(self, told: Body) -> None:
-        """Those that are told are those that were decrypted, to the decoder's noise."""
-        due, released = weights_of(self._asked.bodies[self._name]), weights_of(told)
-        if due.shape != released.shape:
-            raise ProtocolError("released weights have another shape than the decrypted ones")
-        check_weights(self._plan, released, due)
+
+def check_told(plan: RunPlan, told: Body, asked: Body) -> None:
+    """Weights that are told are those that were decrypted, to the decoder's noise."""
+    due, released = weights_of(asked), weights_of(told)
+    if due.shape != released.shape:
+        raise ProtocolError("released weights have another shape than the decrypted ones")
+    check_weights(plan, released, due)
 
 
 def check_weights(plan: RunPlan, released: Array, due: Array) -> str:

@@ -129,7 +129,7 @@ def with_replicas(centre: Centre) -> None:
     path.write_text("relay = true\n" + path.read_text())
     centre.settings = Settings.load(centre.settings.folder)
     for name, party in centre.agents.session.parties.items():
-        party._policy = replace(party._policy, replica=True)
+        party._policy = replace(party._policy, replica="own")
         centre.agents.restart(name)
 
 

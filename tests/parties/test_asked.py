@@ -44,7 +44,7 @@ CASES: dict[str, Case] = {
     "accept_unbounded": (small, {"accept_unbounded": False}, "accept_unbounded = true"),
     "exact_sums": (small, {"exact_sums": False}, "exact_sums = true"),
     "site_tables": (tables, {"site_tables": False}, "site_tables = true"),
-    "replica": (small, {"replica": True}, "relay = true"),
+    "replica": (small, {"replica": "own"}, "relay = true"),
     "min_rows_apart": (lambda: holding(small()), {"min_rows_apart": 10}, "min_rows_apart=10"),
 }
 

@@ -123,7 +123,9 @@ class Simulator:
             member = self._plan.members[self._plan.party_index(name)]
             schema = dict(self._plan.schema)["digest"]
             committed = commitment(self._seeds[name])
-            return agree.answer_enrol(member.rows, self._plan.num_features, schema, committed)
+            return agree.answer_enrol(
+                member.rows, self._plan.num_features, schema, committed, member.follows
+            )
         if kind == "agree":
             agreed, key = self._agreement(), self.session.party_keys[name]
             signature = key.sign(agreed.text(name, agreed.digest)).hex()

@@ -16,6 +16,8 @@ from tests.replicas.deviations import Change, blob, one_bit, ran, refusals, zero
 from tests.replicas.test_replica import ALL, MAKE, VICTIM
 from tests.support.helpers import NOISE, Session, party_names
 from tests.support.sessions import (
+    FIRST,
+    THIRD,
     Vanishing,
     altered,
     asked,
@@ -44,8 +46,10 @@ def _without(key: str, body: Body) -> Body:
     return Body({k: v for k, v in body.meta.items() if k != key}, body.blobs)
 
 
-def through(make: Callable[[], Session]) -> Iterator[str]:
+def through(make: Callable[[], Session], witnesses: tuple[str, ...]) -> Iterator[str]:
     """Changed messages of a protocol that an owner answered, for one owner and for all."""
+    # Witnesses confirm what all have agreed to before a seed is shown.
+    open_steps = ("enrol", "agree") if witnesses else ("enrol",)
     honest = make()
     honest.run()
     bodies = {
@@ -54,17 +58,17 @@ def through(make: Callable[[], Session]) -> Iterator[str]:
     for step, body in bodies.items():
         for words, change in changes(body):
             # What is decoded is noisy, and held to the noise; nothing follows from an enrolment.
-            if step == "enrol" or (step == FINISH and words.startswith("a bit")):
+            if step in open_steps or (step == FINISH and words.startswith("a bit")):
                 continue
             for told in ((VICTIM,), ALL):
                 session = make()
-                end = ran(session, altered(step, change, *told))
-                found = refusals(session)
-                if session.recorded[-1][0] != step or not all(found[n] for n in told):
+                end = ran(session, altered(step, change, *told), witnesses=witnesses)
+                found = refusals(session)  # of those who were asked before one refused
+                if session.recorded[-1][0] != step or not all(found.get(n, end) for n in told):
                     yield f"{step}, {words}, {len(told)} told: {end or 'the run came to its end'}"
 
 
-def honest(count: int) -> Iterator[str]:
+def honest(count: int, witnesses: tuple[str, ...]) -> Iterator[str]:
     """Runs over protocols and options, with losses, that ended with a refusal."""
     rng = random.Random(1)
     for k in range(count):
@@ -88,7 +92,7 @@ def honest(count: int) -> Iterator[str]:
             ask = Vanishing(session.ask, lost)
         else:
             session = MAKE[kind]()
-        if words := ran(session, ask=ask):
+        if words := ran(session, ask=ask, witnesses=witnesses):
             yield f"run {k}, {kind} {common} {rule}: {words}"
 
 
@@ -97,13 +101,16 @@ def main() -> int:
     logging.disable(logging.WARNING)
     parser = argparse.ArgumentParser(prog="python -m tests.replicas", description=__doc__)
     parser.add_argument("--runs", type=int, default=0, help="honest runs instead")
+    parser.add_argument(
+        "--witnesses", action="store_true", help=f"{VICTIM} follows both others, and has no replica"
+    )
     parser.add_argument("protocols", nargs="*", metavar="PROTOCOL", help=", ".join(MAKE))
     options = parser.parse_args()
-    failed = 0
+    failed, witnesses = 0, (FIRST, THIRD) if options.witnesses else ()
     if options.runs:
-        failed = _told(f"{options.runs} honest runs", honest(options.runs))
+        failed = _told(f"{options.runs} honest runs", honest(options.runs, witnesses))
     for name in () if options.runs else options.protocols or MAKE:
-        failed |= _told(name, through(MAKE[name]))
+        failed |= _told(name, through(MAKE[name], witnesses))
     return failed
 
 

@@ -6,28 +6,48 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from coordinator.coordinator import AskParties
 from coordinator.relay import relaying
 from protocols.errors import ProtocolError
 from protocols.exchange.messages import Ask, Body
+from protocols.exchange.relayed import RELAY
 from tests.support.helpers import Session
-from tests.support.sessions import Change, Deviation, driven, reply_of
+from tests.support.sessions import VICTIM, Change, Deviation, driven, reply_of, request
 
 
-def with_replicas(session: Session) -> Session:
-    """The same, of owners with replicas."""
-    for party in session.parties.values():
-        party._policy = replace(party._policy, replica=True)
+def with_replicas(session: Session, witnesses: tuple[str, ...] = ()) -> Session:
+    """The same, of owners with replicas; but for the victim's, where witnesses are named."""
+    for name, party in session.parties.items():
+        replica: Any = witnesses if witnesses and name == VICTIM else "own"
+        party._policy = replace(party._policy, replica=replica)
     return session
 
 
-def ran(session: Session, deviate: Deviation | None = None, ask: Any = None) -> str:
+def relayed(session: Session, ask: Any = None, keep: Any = lambda ask: ask) -> AskParties:
+    """A session's transport, which relays; nothing goes ahead but to witnesses."""
+
+    def ahead(name: str) -> bytes:
+        return request(session, name, RELAY, Body())
+
+    def deliver(step: str, outgoing: Any) -> Any:
+        return (session.deliver if step == RELAY else ask or session.ask)(step, outgoing)
+
+    return relaying(deliver, keep, ahead=ahead, patience=60.0)
+
+
+def ran(
+    session: Session,
+    deviate: Deviation | None = None,
+    ask: Any = None,
+    witnesses: tuple[str, ...] = (),
+) -> str:
     """What ended a run of owners with replicas; empty: it came to its end."""
-    with_replicas(session)
+    with_replicas(session, witnesses)
     if deviate:
         honest = session.coordinator.protocol
         session.coordinator.protocol = lambda: deviate(honest())  # type: ignore[method-assign]
     try:
-        session.run(relaying(ask or session.ask))
+        session.run(relayed(session, ask))
     except ProtocolError as error:
         return str(error)
     return ""
