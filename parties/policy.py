@@ -169,7 +169,8 @@ class Policy:
         most = math.inf if self.max_epsilon is None else self.max_epsilon
         if epsilon > most or privacy.delta > self.max_delta:
             raise PolicyError(
-                f"(epsilon, delta)=({epsilon}, {privacy.delta}) exceeds ({most}, {self.max_delta})"
+                f"epsilon={epsilon:.4g} at delta={privacy.delta:g} exceeds max_epsilon={most:g} at "
+                f"max_delta={self.max_delta:g}, in [policy] of this party"
             )
         if privacy.colluders < self.min_colluders:
             raise PolicyError(

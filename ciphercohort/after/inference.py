@@ -6,14 +6,14 @@ Rows are encoded anew, by the schema's ranges alone: see `parties.reader.views`,
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ciphercohort.after.inference_cost import reach_of
+from ciphercohort.after.inference_cost import check_rows, reach_of
 from ciphercohort.after.inference_rows import in_data_units, to_ranges
 from ciphercohort.after.inference_table import (
     caption,
@@ -28,7 +28,7 @@ from ciphercohort.results.coefficients import LEVEL, coefficient
 from ciphercohort.results.result import Array, targets_of
 from parties.reader.schema import Schema
 from parties.reader.views import row_norm
-from protocols.errors import ParameterError, PrivacyError
+from protocols.errors import ParameterError
 from protocols.models.poisson import Poisson
 from protocols.privacy.certificates.mechanism import Mechanism
 from protocols.privacy.certificates.sums import MECHANISM_SHARE
@@ -166,10 +166,12 @@ def infer_by(
     *,
     spent: tuple[Mechanism, ...] = (),
     share: float = 1.0,
+    tell: Callable[[str], None] = lambda words: None,
 ) -> Inference:
     """The same, by any sums over rows of `by_range`, within their promise.
 
-    share: of what of the promise (mu^2) is left after `spent`.
+    share: of what of the promise (mu^2) is left after `spent`; tell: is told, before anything is
+    spent, that rows are probably too few.
 
     Raises:
         ParameterError, PrivacyError, CohortError: as `infer`.
@@ -186,7 +188,8 @@ def infer_by(
     bound, notes = row_norm(schema), list[str]()
     if mu is not None:
         outputs = targets_of(schema.label).outputs if model == "linear" else 1
-        _check_rows(sums, model, bound, outputs, mu)
+        first = _first_sum(sums, model, bound, outputs)
+        check_rows(reach_of(sums.plan(first, mu), model), sums.rows, tell)
     freedom = math.inf
     if model == "linear":
         estimates = _linear(sums, bound, targets_of(schema.label).outputs, mu)
@@ -240,29 +243,12 @@ def infer_by(
     )
 
 
-def _check_rows(sums: SumSeries, model: str, bound: float, outputs: int, mu: float) -> None:
-    """Refuse, before a sum is opened, rows that leave no interval of any columns.
-
-    Raises:
-        PrivacyError: names how many rows it takes.
-    """
+def _first_sum(sums: SumSeries, model: str, bound: float, outputs: int) -> OneSum:
     epsilon = sums.wanted.epsilon
-    task: OneSum = (
-        ProductsObjective(row_norm=bound, outputs=outputs, epsilon_in_all=epsilon)
-        if model == "linear"
-        else InformationObjective(
-            model=model,
-            theta=(0.0,) * sums.schema.num_features,
-            row_norm=bound,
-            epsilon_in_all=epsilon,
-        )
-    )
-    least = reach_of(sums.plan(task, mu), model).least
-    if sums.rows < least:
-        raise PrivacyError(
-            f"{sums.rows:,} rows are below {least:,}, which intervals of any columns need at "
-            f"epsilon={epsilon:g}: take more rows, a larger epsilon or fewer columns"
-        )
+    if model == "linear":
+        return ProductsObjective(row_norm=bound, outputs=outputs, epsilon_in_all=epsilon)
+    start = (0.0,) * sums.schema.num_features
+    return InformationObjective(model=model, theta=start, row_norm=bound, epsilon_in_all=epsilon)
 
 
 def _weights(schema: Schema, own: Schema, estimates: Sequence[Estimate], model: str) -> Array:

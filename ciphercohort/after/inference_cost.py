@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from scipy.optimize import brentq
 
 from ciphercohort.after.sums import noise_std, or_epsilon, sums_wanted
 from ciphercohort.job.config import SimulationConfig
+from protocols.errors import PrivacyError
 from protocols.privacy.calibrate.figures import PublicFigures
 from protocols.privacy.calibrate.one_sum import plan_sum, whole_mu
 from protocols.privacy.certificates.sums import MECHANISM_SHARE
@@ -77,6 +79,21 @@ def reach_of(plan: GradientPlan, model: str) -> Reach:
     sigma, task = noise_std(plan) * plan.num_rows, plan.task
     tau = sigma / task.row_function.kappa if isinstance(task, InformationObjective) else sigma
     return reach(model, features=plan.num_features, rows=plan.num_rows, sigma=sigma, tau=tau)
+
+
+def check_rows(found: Reach, rows: int, tell: Callable[[str], None]) -> None:
+    """Before a sum is opened: refuse rows that leave no interval, and tell of too few usual ones.
+
+    Raises:
+        PrivacyError: names how many rows it takes.
+    """
+    if rows >= found.usual:
+        return
+    needs = {"rows_least": found.least, "rows_usual": found.usual, "epsilon_usual": math.inf}
+    words = f"standard errors: {_reach_words(needs, rows)}, or a larger epsilon"
+    if rows < found.least:
+        raise PrivacyError(words)
+    tell(words)
 
 
 def doubts(config: SimulationConfig, shape: PublicFigures) -> tuple[str, ...]:

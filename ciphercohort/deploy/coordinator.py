@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -25,7 +25,7 @@ from ciphercohort.deploy.deployed import (
 )
 from ciphercohort.deploy.drive import drive, registered
 from ciphercohort.deploy.evaluation import evaluation_plan, finished_evaluation
-from ciphercohort.deploy.inference import Drive, infer_deployed
+from ciphercohort.deploy.inference import Drive, Tell, infer_deployed
 from ciphercohort.deploy.supervise import Background, Program, supervised
 from ciphercohort.job.config import (
     DEFAULT_DELTA,
@@ -55,7 +55,6 @@ from protocols.words import promise, towards_one
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-Tell = Callable[[str], None]
 RENEW = (
     "run cohort coordinator renew, start again, and send the invitation to every party, whose "
     "administrator runs cohort party renew"
@@ -179,10 +178,11 @@ class Coordinator(Background):
         """Run the SuperLink in the background, until `stop`; it is started again if it dies.
 
         Raises:
-            ParameterError: it runs already.
+            ParameterError: it runs already, or something else has one of its addresses.
         """
         self._check_certificates()
         with self.starting() as stack:
+            flower_commands.check_addresses(self.settings)
             flower_commands.write_connection(self.settings)
             stack.enter_context(supervised(_superlink(self.settings)))
             stack.enter_context(_registering(self.settings))
@@ -342,6 +342,7 @@ class Coordinator(Background):
             delta=delta,
             colluders=colluders,
             first=session,
+            tell=tell,
         )
         if epsilon is None and trained_here(self.settings, known):
             finished_run(self.settings, known.session, found)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import traceback
@@ -32,7 +33,7 @@ from coordinator.certificates import CA, SERVER, SERVER_KEY
 from coordinator.settings import HOME_VARIABLE
 from coordinator.settings import Settings as CoordinatorSettings
 from parties import launch
-from protocols.errors import ProtocolError
+from protocols.errors import ParameterError, ProtocolError
 
 if TYPE_CHECKING:  # it loads what Flower's processes need not
     from parties.agent.settings import Settings as PartySettings
@@ -85,6 +86,24 @@ def _superlink_addresses(settings: CoordinatorSettings) -> list[str]:
         *("--control-api-address", settings.control),
         *("--serverappio-api-address", settings.serverappio),
     ]
+
+
+def check_addresses(settings: CoordinatorSettings) -> None:
+    """Refuse addresses that the SuperLink could not bind.
+
+    Raises:
+        ParameterError: names the first, and what to do.
+    """
+    for name in ("fleet",) if has_one_port() else ("fleet", "control", "serverappio"):
+        address = getattr(settings, name)
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_server((host.strip("[]"), int(port))).close()
+        except OSError as error:
+            raise ParameterError(
+                f"{name}={address} cannot be bound ({error.strerror}): stop what listens there, or "
+                f"set another {name} in coordinator.toml"
+            ) from None
 
 
 def supernode(settings: PartySettings) -> list[str]:

@@ -40,6 +40,7 @@ from protocols.privacy.certificates.mechanism import Mechanism
 from protocols.privacy.loss.accounting import compose
 from protocols.sums.plan import GradientPlan
 
+Tell = Callable[[str], None]
 Drive = Callable[[str], dict[str, Any]]
 """Sees a session through, and returns its final status."""
 
@@ -125,19 +126,20 @@ def infer_deployed(
     delta: float = DEFAULT_DELTA,
     colluders: int = 0,
     first: str | None = None,
+    tell: Tell = lambda words: None,
 ) -> tuple[Path, Inference]:
     """A table of coefficients at a model, over the rows of all admitted parties.
 
     Of a model that was trained in this folder, over the rows that it was trained on.
 
     drive: sees a session through; epsilon, delta: of all its sums together; first: the session that
-    began a series to go on with.
+    began a series to go on with; tell: see `infer_by`.
 
     Raises:
         ParameterError: the model is for another schema, or has no inference. PrivacyError: too few
             rows for the noise. ProtocolError: a sum was aborted.
     """
-    body, found = table_document(settings, model, drive, epsilon, delta, colluders, first)
+    body, found = table_document(settings, model, drive, epsilon, delta, colluders, first, tell)
     folder = settings.session_folder(body["sessions"][0])
     write_text(folder / INFERENCE, to_json(body))
     write_text(folder / TABLE, found.latex())
@@ -152,6 +154,7 @@ def table_document(
     delta: float = DEFAULT_DELTA,
     colluders: int = 0,
     first: str | None = None,
+    tell: Tell = lambda words: None,
 ) -> tuple[dict[str, Any], Inference]:
     """What inference.json holds, and the table in it; drive: see `DeployedSums`."""
     schema = shared_schema(settings, model)
@@ -159,7 +162,7 @@ def table_document(
     held_out = trained[0].held_out if trained else None
     wanted = sums_wanted(epsilon, delta, colluders)
     sums = DeployedSums.of(settings, drive, own, wanted, first, held_out)
-    found = infer_by(sums, model.encoding, model.weights, model.model)
+    found = infer_by(sums, model.encoding, model.weights, model.model, tell=tell)
     promise = {"epsilon": epsilon, "delta": delta, "colluders": colluders}
     body = {
         **exact_fields(epsilon is None),

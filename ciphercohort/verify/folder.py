@@ -192,7 +192,9 @@ def _content(path: Path, files: dict[str, Any], data: Table | None) -> Iterator[
         yield _check(
             "slot bound",
             lambda: slot_problems(plan, Schema.from_dict(model["schema"])),
-            "computed again from the plan and the schema's norm bound",
+            "computed again from the plan and the schema's norm bound"
+            if plan.slot_bound is not None
+            else "the plan states none: its owners accept that, by accept_unbounded",
         )
     yield _check("model", lambda: figures.model_problems(model, plan), "coef, schema and labels")
     if INFERENCE in files or "view" in model:

@@ -145,8 +145,9 @@ class Agent:
                 plan = party.examine(request, relayed) if party else None
         except Exception:
             return  # the party says what is wrong
-        if plan is not None:
+        if party is not None and plan is not None:
             self.consent.require(plan)
+            party.consented = plan.digest()
 
     def _answer(self, request: Envelope, data: bytes) -> bytes:
         party = self._party
@@ -190,6 +191,7 @@ class Agent:
 
     def _begin(self, session: str) -> None:
         self._party, self._saved = self._make_party(), (0, UNHEARD)
+        self._party.consented = ""
         self._store.save(self._party)
         self._store.begin(session)
         self._session, self._heard = session, time.monotonic()
@@ -204,6 +206,7 @@ class Agent:
         if self._party is None:
             self._end(reason)
         else:
+            self._party.consented = ""
             self._saved = self._party.answered, self._party.seen
             log.warning("%s: session %s goes on", self.name, session)
 

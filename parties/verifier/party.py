@@ -92,6 +92,8 @@ class Party:
         self._policy = policy
         self._size_cap = size_cap
         self._open_contributor = open_contributor
+        # Digest of the plan that an owner who is asked has accepted; None: nobody is asked.
+        self.consented: str | None = None
         self._session: str | None = None
         # A plan is agreed in the second of these.
         self._sequence: tuple[str, ...] = BEFORE[:2]
@@ -453,6 +455,8 @@ class Party:
 
     def _agree(self, request: Body) -> Body:
         plan, shard, cost = self._examined(request)
+        if self.consented not in (None, plan.digest()):
+            raise PolicyError("this party's owner has not consented to this plan")
         sequence = protocol_of(plan).sequence(plan)
         # Before the first look at a row.
         if cost:

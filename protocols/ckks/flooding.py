@@ -38,7 +38,7 @@ from protocols.ckks import CkksParameters
 from protocols.ckks import residues as rns
 from protocols.ckks.context import RingContext, message_primes, new_context
 from protocols.ckks.residues import Residues
-from protocols.ckks.transform import to_slots
+from protocols.ckks.transform import from_slots, to_slots
 from protocols.errors import ParameterError, PlatformError
 from protocols.privacy.laws import RandomSource
 
@@ -128,10 +128,19 @@ def standard_normal(count: int, randomness: RandomSource) -> Floats:
 
 
 def encode_complex(context: RingContext, slots: NDArray[np.complex128], level: int = 0) -> Any:
-    """Plaintext of complex slot values, shape (<= num_slots,), at the given level."""
-    complex_cc, primes = _complex_context(context.params)
+    """Plaintext of complex slot values, shape (<= num_slots,), at the given level.
+
+    OpenFHE refuses what has no coefficient above 1/2 but is not zero, and a refusal would tell of
+    what is encoded. The mean of their squares is 2 / n^2 of the sum of the slots'.
+    """
+    params = context.params
+    complex_cc, primes = _complex_context(params)
     if primes != context.primes:
         raise PlatformError("this OpenFHE release picks other primes for complex plaintexts")
+    scale, n = 2.0**params.scale_bits, params.ring_dim
+    if not np.linalg.norm(slots) * scale > n / 2:  # coefficients of 1/2 in the mean square
+        rounded = np.rint(from_slots(scale * np.pad(slots, (0, n // 2 - len(slots)))))
+        slots = to_slots(rounded) / scale
     return complex_cc.MakeCKKSPackedPlaintext(slots.tolist(), 1, level)
 
 

@@ -37,6 +37,16 @@ def to_slots(coefficients: Floats) -> NDArray[np.complex128]:
     return found
 
 
+def from_slots(slots: NDArray[np.complex128]) -> Floats:
+    """Coefficients of the real polynomial with these values: inverse of `to_slots`."""
+    n = 2 * len(slots)
+    turns, places = _turns(n)
+    values = np.empty(n, np.complex128)
+    values[places], values[n - 1 - places] = slots, slots.conj()
+    found: Floats = (np.fft.fft(values, norm="forward") / turns).real
+    return found
+
+
 @lru_cache(maxsize=4)
 def _turns(n: int) -> tuple[NDArray[np.complex128], Integers]:
     """zeta^i, and where the values at zeta^(5^j) stand among those at zeta^(2k + 1)."""

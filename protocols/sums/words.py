@@ -26,7 +26,7 @@ def remarks(plan: GradientPlan) -> Iterator[str]:
     if isinstance(task, MomentObjective) and own * (1 + ROUNDING_OF_SUM) >= task.epsilon_in_all:
         yield (
             "a training without noise is to follow on rows that it whitens, for which you are "
-            "asked again, and asked to accept exact sums"
+            "asked again: it needs exact_sums in [policy], and accept_unbounded of a logistic model"
         )
     elif isinstance(task, OneSum):
         yield from task.remarks()

@@ -507,8 +507,14 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
         "lambda: len(sheet.link) > 1", TRUE, lambda k: refused(k, {"booked": None}, link=()),
     ),
     "a finite link": (
-        "lambda: all(map(math.isfinite, (*sheet.link, sheet.gamma, sheet.unit)))", TRUE,
-        lambda k: refused(k, {"exact": True}, law="", unit=math.nan),
+        "lambda: all(map(math.isfinite, (*sheet.link, sheet.gamma)))", TRUE,
+        lambda k: refused(k, {"exact": True}, law="", link=(0.5, math.inf, -1.0)),
+    ),
+    "targets' unit": (
+        "lambda: fits(sheet.unit)", TRUE,
+        lambda k: all(
+            refused(k, {"exact": True}, law="", unit=each) for each in (0.0, math.nan, 1e41)
+        ),
     ),
     "scales": (
         "lambda: all(0 < s < math.inf for s in (sheet.scale, sheet.radius, sheet.bound))", TRUE,

@@ -408,6 +408,26 @@ def decide(agent: Agent, accept: bool, seen: list[str]) -> None:
     agent.consent.decide(plan[:12], accept)
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_plan_that_could_not_be_shown_is_not_agreed_to(
+    tmp_path: Path, vault: Vault, restarted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever keeps the agent from looking at a request before the party does."""
+    agents = Agents(tmp_path, vault, ask=True)
+
+    def unseen(*args: Any) -> Any:
+        raise RuntimeError
+
+    def ask(step: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
+        if step == "agree" and restarted:
+            agents.restart(NAME)
+        return agents.ask(step, outgoing)
+
+    monkeypatch.setattr(Party, "examine", unseen)
+    with pytest.raises(ProtocolError, match="has not consented to this plan"):
+        agents.session.run(ask)
+
+
 @pytest.mark.parametrize("accept", [True, False])
 def test_a_person_is_asked(
     tmp_path: Path, vault: Vault, accept: bool, caplog: pytest.LogCaptureFixture

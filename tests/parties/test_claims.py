@@ -179,4 +179,4 @@ def test_no_promise_is_larger_than_hides_something(epsilon: float) -> None:
 def test_a_delta_that_hides_nothing_is_refused_without_a_limit_of_epsilon(tmp_path: Path) -> None:
     make = lambda: small(parties=3, privacy=claim(delta=0.99))  # noqa: E731
     for said in agreements(owners(make(), tmp_path)).values():
-        assert "exceeds (inf, 1e-05)" in said["error"]
+        assert "exceeds max_epsilon=inf at max_delta=1e-05" in said["error"]

@@ -71,13 +71,6 @@ class Failing(Contributor):
         raise DataError("row 3 is 8675309")
 
 
-class Overflowing(Contributor):
-    """A contribution that is no number."""
-
-    def exact(self, query: str, t: int, point: Floats) -> Exact:
-        return Exact.of(np.full(len(point), np.nan))
-
-
 def refuse_rows(*args: Any) -> Any:
     raise DataError("row 3 is 8675309")
 
@@ -114,7 +107,6 @@ CASES: dict[str, tuple[Callable[[], Session], str]] = {
     "long rows": (lambda: too_long(make_session(rows=4)), "agree"),
     "a contributor at agree": (lambda: sums_with(refuse_rows), "agree"),
     "a contributor in a round": (lambda: sums_with(lambda *a: Failing()), "round/0"),
-    "no number in a round": (lambda: sums_with(lambda *a: Overflowing()), "round/0"),
 }  # fmt: skip
 
 

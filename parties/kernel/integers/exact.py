@@ -15,7 +15,6 @@ from math import frexp
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.errors import DataError
 from protocols.privacy.laws import RandomSource
 from protocols.privacy.laws.discrete import discrete_gaussian
 
@@ -76,9 +75,11 @@ class Exact:
 
     @classmethod
     def of(cls, values: Array) -> Exact:
-        """To 2^-61 of the largest, 2^-161 at most: of what has no rows, or no bound."""
-        if not np.isfinite(values).all():
-            raise DataError("a value of a contribution is not a finite number")
+        """To 2^-61 of the largest, 2^-161 at most: of what has no rows, or no bound.
+
+        What is no number counts as 0, and what is infinite as the largest: a refusal would tell.
+        """
+        values = np.nan_to_num(values)
         bits = 61 - max(frexp(float(np.abs(values).max(initial=0.0)))[1], -100)
         return cls(np.rint(np.ldexp(values, bits)).astype(np.int64), bits)
 

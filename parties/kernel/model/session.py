@@ -471,7 +471,8 @@ def check(
     floors: list[Floor] = [
         ("columns", lambda: columns.num_features == rows.num_features),
         ("circuit", lambda: len(sheet.link) > 1),
-        ("link", lambda: all(map(math.isfinite, (*sheet.link, sheet.gamma, sheet.unit)))),
+        ("link", lambda: all(map(math.isfinite, (*sheet.link, sheet.gamma)))),
+        ("unit", lambda: fits(sheet.unit)),
         ("scales", lambda: all(0 < s < math.inf for s in (sheet.scale, sheet.radius, sheet.bound))),
         ("scales: too large, or too small", lambda: fits(sheet.scale) and fits(sheet.radius)),
         # What a reply holds is divided by it.

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +20,7 @@ import pytest
 from ciphercohort.deploy import drive, flower_commands, supervise
 from ciphercohort.deploy.supervise import Program, child, supervised
 from coordinator.settings import CARDS, Settings
-from protocols.errors import ProtocolError
+from protocols.errors import ParameterError, ProtocolError
 from protocols.exchange.cards import Card
 from tests.support.scripts import ROOT
 
@@ -180,3 +182,17 @@ def test_a_run_of_a_superlink_that_died_is_lost(
     assert flower_commands.run_state(settings, 7) == "running"
     runs.clear()
     assert flower_commands.run_state(settings, 7).startswith("finished")
+
+
+@pytest.mark.parametrize("name", ["fleet", "control", "serverappio"])
+def test_an_address_that_something_else_has_is_refused(name: str) -> None:
+    """Before a program is started that could only die, again and again."""
+    if name != "fleet" and flower_commands.has_one_port():
+        pytest.skip("this Flower binds one address")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        addresses = dict.fromkeys(("fleet", "control", "serverappio"), "127.0.0.1:0")
+        addresses[name] = f"127.0.0.1:{taken.getsockname()[1]}"
+        settings: Any = SimpleNamespace(**addresses)
+        with pytest.raises(ParameterError, match=f"{name}={addresses[name]} cannot be bound"):
+            flower_commands.check_addresses(settings)
+    flower_commands.check_addresses(settings)

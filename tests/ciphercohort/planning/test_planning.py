@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from ciphercohort.after.inference_cost import inference_forecast, inference_line
+from ciphercohort.after.inference_cost import check_rows, inference_forecast, inference_line
 from ciphercohort.cli.app import app
 from ciphercohort.job.config import SimulationConfig
 from ciphercohort.planning.forecast import forecast
+from protocols.errors import PrivacyError
 from protocols.model.errors import release_error_std
 from protocols.privacy.calibrate.figures import PublicFigures
+from protocols.statistics.inference.reach import Reach
 
 pytestmark = pytest.mark.usefixtures("nothing_known")
 PROMISE = "--parties 10 --colluders 3 --epsilon 1 --delta 1e-5 --update barrier --no-timing"
@@ -206,3 +209,15 @@ def test_a_plan_says_how_many_rows_intervals_need(epsilon: float, words: str) ->
         assert "; intervals, about" in told(*more)[1]
     # No epsilon that noise is drawn for would do for so few.
     assert told(60, epsilon)[1].endswith(" rows")
+
+
+def test_sums_are_told_of_too_few_rows_before_the_first() -> None:
+    """As across machines, where no run of this program said it before."""
+    told: list[str] = []
+    found = Reach(least=100, usual=900, wider=math.nan)
+    check_rows(found, 900, told.append)
+    assert not told
+    check_rows(found, 899, told.append)
+    assert "probably no intervals: 899 rows" in told[0] and "a larger epsilon" in told[0]
+    with pytest.raises(PrivacyError, match="no intervals: 99 rows are below 100"):
+        check_rows(found, 99, told.append)

@@ -11,9 +11,9 @@ from parties.kernel.sums.aggregate_share import narrow_gaussian
 from protocols.ckks import CkksParameters
 from protocols.ckks import residues as rns
 from protocols.ckks.evaluation import CkksContext
-from protocols.ckks.flooding import FRESH_ERROR_STD
+from protocols.ckks.flooding import FRESH_ERROR_STD, encode_complex
 from protocols.ckks.sampling import encryption, fresh_errors, gaussian, in_q, ternary
-from protocols.ckks.transform import evaluations
+from protocols.ckks.transform import evaluations, from_slots, to_slots
 from protocols.privacy.laws.seeded import SeededRandomness
 from tests.support import exact
 
@@ -122,3 +122,38 @@ def test_errors_are_there_whatever_is_encrypted(largest: float) -> None:
     assert chi2(differences, std) > P_VALUE
     kept = np.where(np.arange(N) % 2, differences, 0)
     assert chi2(kept, std) < P_VALUE
+
+
+# -- whatever is encoded --------------------------------------------------------------------------
+
+LIMIT = 2.0 ** (-1 - CONTEXT.params.scale_bits)
+SIZES = [0.0, 1e-308, 1e-30, *(LIMIT * 2.0**k for k in range(-3, 12)), 1e-9, 1.0, 1e12, 1e290]
+
+
+@pytest.mark.parametrize("level", [0, 2])
+@pytest.mark.parametrize("where", ["first", "one", "all", "signs", "imaginary"])
+@pytest.mark.parametrize("size", SIZES)
+def test_numbers_of_every_size_are_encoded(size: float, where: str, level: int) -> None:
+    """To the nearest polynomial, none refused: which one is would tell of a row."""
+    slots = np.zeros(N // 2, np.complex128)
+    if where in ("first", "one"):
+        slots[0 if where == "first" else 77] = size
+    else:
+        slots[:] = size * (1j if where == "imaginary" else 1)
+    if where == "signs":
+        slots[1::2] *= -1
+    towers = CONTEXT.params.num_towers - level
+    nothing = CONTEXT.nothing_at(towers)
+    plain = encode_complex(CONTEXT, slots, level)
+    found = CONTEXT.residues_of(CONTEXT.cc.EvalAdd(nothing, plain))
+    if size > 1e-9:
+        assert found.any()
+        return
+    due = from_slots(slots * 2.0**CONTEXT.params.scale_bits)
+    own = exact.coefficients(found[0], CONTEXT.primes[0])
+    assert np.abs(np.array(own, float) - due).max() <= 0.5 + 1e-6 * np.abs(due).max()
+
+
+def test_coefficients_come_back() -> None:
+    coefficients = np.random.default_rng(5).normal(size=N)
+    np.testing.assert_allclose(from_slots(to_slots(coefficients)), coefficients, atol=1e-12)
