@@ -117,8 +117,13 @@ class Forecast(Shown):
             "rehearsed_rounds": self.predicted.played.rounds if self.predicted else None,
             "bytes_per_party": self.bytes_per_party,
             "peak_memory_mb": {role: round(held / 1e6) for role, held in self.memory.items()},
+            "replica": None,
             "notes": list(self.calibration.notes),
         }
+        if self.predicted:
+            seconds, relayed = self.predicted.replica
+            memory = round(self.memory["coordinator"] / 1e6)
+            body["replica"] = {"seconds": seconds, "bytes": relayed, "memory_mb": memory}
         if self.inference:
             body["inference"] = self.inference
         if self.choice:

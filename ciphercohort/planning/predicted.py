@@ -181,8 +181,7 @@ class Predicted:
         """Wire bytes of each party in both directions, by party and phase."""
         alike, found = dict[Any, dict[str, int]](), dict[str, dict[str, int]]()
         for party, member in enumerate(self.plan.members):
-            held = tuple(self._held(party))
-            like = (len(member.name), len(str(member.rows)), len(held), len(json.dumps(held)))
+            like = self._like(party)
             if like not in alike:
                 sizes = {name: self._step_bytes(name, party) for name in self.steps}
                 alike[like] = {
@@ -202,6 +201,23 @@ class Predicted:
     def iteration_bytes(self) -> int:
         """Of a party, in an iteration in the middle of the run."""
         return round(sum(share * self._step_bytes(n, 0) for n, share in self.middle.items()))
+
+    def _like(self, party: int) -> tuple[int, ...]:
+        """What the sizes of a party's messages follow from."""
+        member, held = self.plan.members[party], tuple(self._held(party))
+        return len(member.name), len(str(member.rows)), len(held), len(json.dumps(held))
+
+    @cached_property
+    def replica(self) -> tuple[float, int]:
+        """What a replica adds at an owner: seconds of computing, and bytes of others' replies."""
+        stages = (self._stage(name, trip) for name, trip in self.steps.items() if trip)
+        sent = dict[tuple[int, ...], int]()
+        for party in self._parties:
+            if (like := self._like(party)) not in sent:
+                sizes = (self.reply_bytes(name, party) for name in self.steps if name != FINISH)
+                sent[like] = sum(sizes)
+        every = [sent[self._like(party)] for party in self._parties]
+        return sum(own + reading for own, reading, *_ in stages), sum(every) - min(every)
 
     def reply_bytes(self, step: str, party: int) -> int:
         """Of a party's reply to a step."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from ciphercohort.results.cover_words import cover_lines
 from ciphercohort.results.exact_sums import MARK, exact_words
-from protocols.words import HOLDS, INSECURE, count, promise, towards_one
+from protocols.words import HOLDS, INSECURE, count, promise, size, towards_one
 
 
 def update_line(body: dict[str, Any]) -> str:
@@ -75,6 +75,12 @@ def cost_lines(body: dict[str, Any]) -> list[str]:
         ]
     else:
         lines = ["seconds, bytes and memory: not rehearsed on this machine"]
+    if replica := body["replica"]:
+        lines.append(
+            f"a replica (party init --replica own) adds {replica['seconds']:,.1f} s of computing, "
+            f"{size(replica['bytes'])} of others' replies and at most {replica['memory_mb']:,} MB "
+            "at its owner; witnesses are asked in its place for some hundred bytes a step"
+        )
     if "encoded_rows" in body:
         lines.append(f"{body['encoded_rows']} (party.toml: encoded_rows_mb)")
     if body["seconds"]:
@@ -97,10 +103,10 @@ def cost_table(body: dict[str, Any]) -> Any:
     table.add_column("Phase")
     table.add_column("MB per party", justify="right")
     table.add_column("Seconds", justify="right")
-    rows = [(phase, size, lasts.get(phase)) for phase, size in sizes.items()]
+    rows = [(phase, held, lasts.get(phase)) for phase, held in sizes.items()]
     rows.append(("total", sum(sizes.values()), body["total_seconds"]))
-    for phase, size, seconds in rows:
+    for phase, held, seconds in rows:
         style = "bold" if phase == "total" else ""
         shown = "" if seconds is None else f"{seconds:,.1f}"
-        table.add_row(phase, f"{size / 1e6:,.2f}", shown, style=style)
+        table.add_row(phase, f"{held / 1e6:,.2f}", shown, style=style)
     return table

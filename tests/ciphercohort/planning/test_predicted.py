@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,8 @@ from ciphercohort.planning.rehearsed import Rehearsal, fingerprint, rehearsed, s
 from coordinator.replay import evidence
 from protocols.costs.counts import iterations, units
 from protocols.errors import ParameterError
+from protocols.names import COORDINATOR
+from protocols.plan.protocol import FINISH
 from protocols.plan.run_plan import RunPlan
 from protocols.privacy.calibrate.calibration import calibrate
 from protocols.privacy.calibrate.figures import PublicFigures
@@ -87,6 +90,12 @@ def test_bytes_and_steps_are_those_of_a_run(run: tuple[Any, Path]) -> None:
         predicted = sum(each.bytes_per_party[phase] for each in plans)
         assert abs(predicted - size) <= text, phase
     assert sum(measured.values()) == pytest.approx(found.costs[1], abs=2000)
+    sent = Counter[str]()
+    for each in lines:
+        if each["recipient"] == COORDINATOR and each["step"] != FINISH:
+            sent[each["sender"]] += each["bytes"]
+    relayed = sum(sent.values()) - min(sent.values())
+    assert found.replica[1] == pytest.approx(relayed, abs=2000) and found.replica[0] > 0
     assert found.memory["together"] >= found.rehearsal.loaded > 0
 
 
