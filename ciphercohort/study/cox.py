@@ -62,7 +62,8 @@ class Covariates:
     """Features of the schema that are fitted.
 
     names, places; scale: half a number's range, 1 of a category; groups: places among the
-    covariates and names of each column's categories.
+    covariates and names of each column's categories; flags: places of those that are 0 or 1, in
+    groups of which a row has at most one 1.
     """
 
     names: tuple[str, ...]
@@ -70,11 +71,13 @@ class Covariates:
     scale: Array
     groups: dict[str, tuple[tuple[int, ...], tuple[str, ...]]]
     columns: int
+    flags: tuple[tuple[int, ...], ...]
 
     @classmethod
     def of(cls, schema: Schema, strata: str | None = None) -> Covariates:
         """All but the strata, of a schema as `views.by_range` gives it."""
         names, places, scale, groups = list[str](), list[int](), list[float](), {}
+        flags = list[tuple[int, ...]]()
         place = columns = 0
         for column in schema.columns:
             features = [*enumerate(column.features, place)]
@@ -87,6 +90,7 @@ class Covariates:
                 groups[column.name] = own, tuple(n.partition("=")[2] for n in column.features)
                 features = features[1:]
             numeric = isinstance(column, NumericColumn)
+            flags.append(tuple(range(len(names) + numeric, len(names) + len(features))))
             for k, (where, name) in enumerate(features):
                 names.append(name)
                 places.append(where)
@@ -99,6 +103,7 @@ class Covariates:
             scale=np.array(scale),
             groups=groups,
             columns=columns,
+            flags=tuple(filter(None, flags)),
         )
 
 
@@ -346,8 +351,8 @@ def cox_by(sums: SumSeries, asked: CoxOptions) -> Cox:
     plans.append(opened.plan)
     outer, cells, adjusted = _parts(adds, opened.values * sums.rows)
     robust = covariance @ outer[block] @ covariance
-    survival = np.asarray(np.cumprod(1 - _shares(start)), np.float64)
-    square, p, whole = proportional(current, covariance, kept, survival)
+    survival = np.cumprod(1 - np.append(0.0, _shares(start)[:-1]))  # before each bin
+    square, p, whole = proportional(current, kept, survival)
     names_left = [str(name) for name in names[~kept]]
     notes = list(sums.notes)
     if names_left:

@@ -6,9 +6,13 @@ approximation has for l = 0 .. n - 1, with f = l / n, D = S_0 - f T_0 and m = (S
     ln L = sum theta x - sum ln D,   score = sum x - sum m,
     information = sum (S_2 - f T_2) / D - m m^T.
 
-Proportional hazards (Grambsch and Therneau, 1994): with g a function of time, centred over events,
-u = sum g (x - m) and V the covariance, N (V u)_j^2 / (V_jj sum g^2) is chi-squared, and
-N u^T V u / sum g^2 of all covariates together, N the number of events.
+Proportional hazards, tested as R's `cox.zph` does since version 3: the score test of x g(t) beside
+x, g a function of time (Grambsch and Therneau, 1994, but for their approximation that information
+I_k of all events is alike). With u = sum g (x - m), A = sum I_k, B = sum g I_k, C = sum g^2 I_k,
+
+    u_j^2 / (C - B A^-1 B)_jj,  and of all covariates together  u^T (C - B A^-1 B)^-1 u,
+
+are chi-squared, with 1 and d degrees of freedom.
 """
 
 from __future__ import annotations
@@ -104,7 +108,11 @@ class RiskSums:
     @property
     def information(self) -> Array:
         """Shape (d, d)."""
-        d, (one, f, squares, crosses, both, _) = len(self.theta), self._sums
+        return self.weighted_information(np.ones(self.deaths.shape[1]))
+
+    def weighted_information(self, weights: Array) -> Array:
+        """By bin, shape (bins,), the information times a weight, summed; shape (d, d)."""
+        d, (one, f, squares, crosses, both, _) = len(self.theta), weights * np.array(self._sums)
         first, second = slice(1, d + 1), slice(d + 1, None)
         s, t = (each.reshape(-1, each.shape[-1]) for each in (self.sets, self.table[1]))
         inner = symmetric.square(one.ravel() @ s[:, second] - f.ravel() @ t[:, second])
@@ -165,22 +173,22 @@ def step(sums: RiskSums, kept: NDArray[np.bool_]) -> tuple[Array, float]:
 
 
 def proportional(
-    sums: RiskSums, covariance: Array, kept: NDArray[np.bool_], times: Array
+    sums: RiskSums, kept: NDArray[np.bool_], times: Array
 ) -> tuple[Array, Array, tuple[float, float]]:
     """Chi-squared and p of each covariate, NaN of those left out; both of all together.
 
-    covariance: of those kept; times: g of each bin, shape (bins,).
+    times: g of each bin, shape (bins,).
     """
     deaths = sums.deaths.sum(axis=0)
-    events = float(deaths.sum())
-    g = times - float(deaths @ times) / events
-    u = (g @ sums.gaps)[kept]
-    spread = float(deaths @ g**2)
+    g = times - float(deaths @ times / deaths.sum())
     square = np.full(len(kept), np.nan)
-    if spread <= 0:
+    if not deaths @ g**2 > 0:
         return square, square.copy(), (math.nan, math.nan)
-    square[kept] = events * (covariance @ u) ** 2 / (np.diag(covariance) * spread)
-    whole = float(events * u @ covariance @ u / spread)
+    block, u = np.ix_(kept, kept), (g @ sums.gaps)[kept]
+    a, b, c = (sums.weighted_information(g**k)[block] for k in range(3))
+    left = c - b @ np.linalg.solve(a, b)
+    square[kept] = u**2 / np.diag(left)
+    whole = float(u @ np.linalg.pinv(left, hermitian=True) @ u)
     return square, np.asarray(chi2.sf(square, 1)), (whole, float(chi2.sf(whole, int(kept.sum()))))
 
 

@@ -29,7 +29,8 @@ se <- sqrt(diag(vcov(own)))
 found <- list(
   coef = max(abs(coef(own) - told$coef) / se),
   se = max(abs(se / told$se - 1)),
-  robust = max(abs(sqrt(diag(vcov(robust))) / told$robust_se - 1)))
+  robust = max(abs(sqrt(diag(vcov(robust))) / told$robust_se - 1)),
+  proportional = max(abs(cox.zph(own, terms = FALSE)$table[1:3, 1] / told$proportional_chi2 - 1)))
 cat(jsonlite::toJSON(found, auto_unbox = TRUE, digits = NA))
 """
 
