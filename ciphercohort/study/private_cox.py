@@ -40,6 +40,7 @@ from protocols.statistics.inference.budget import left_mu
 from protocols.statistics.inference.estimate import Noisy, private_steps, safe_step
 from protocols.statistics.inference.objective import ProductsObjective
 from protocols.statistics.study.objectives import LifetimesObjective, PersonTimeObjective
+from protocols.statistics.study.weighted import weighted
 from protocols.statistics.study.whitened import counts, whitened
 from protocols.sums.plan import GradientPlan
 
@@ -201,6 +202,7 @@ def private_cox_by(sums: SumSeries) -> PrivateCox:
     point = safe_step(first.theta, first.score, first.information, first.tau)
     left = mu * math.sqrt(1 - COUNTED - MULTIPLIED - FIRST)
     estimate, length = private_steps(point, left, ask)
+    estimate = weighted(estimate, start, found, covariates.flags)
     notes = []
     if length > LONG:
         notes.append(

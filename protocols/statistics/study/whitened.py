@@ -27,9 +27,14 @@ LEAST_SHARE = 0.3
 
 
 class Counts(NamedTuple):
-    """By bin of time, shape (bins,): events, and persons at risk; std: of noise on a count."""
+    """By bin of time, shape (bins,): events, ends without one, entries and persons at risk.
+
+    std: of noise on a count.
+    """
 
     events: Array
+    others: Array
+    entries: Array
     at_risk: Array
     std: float
 
@@ -38,7 +43,9 @@ def counts(cells: Array, std: float) -> Counts:
     """Of `Lifetimes` of one group, shape (bins, 2 or 3): ends without event, events, entries."""
     left = cells[:, 0] + cells[:, 1]
     left[:-1] -= cells[1:, 2] if cells.shape[1] > 2 else 0.0
-    return Counts(np.maximum(cells[:, 1], 0.0), np.cumsum(left[::-1])[::-1], std)
+    others, events, *entries = np.maximum(cells, 0.0).T
+    at_risk = np.cumsum(left[::-1])[::-1]
+    return Counts(events, others, entries[0] if entries else np.zeros(len(cells)), at_risk, std)
 
 
 def whitened(

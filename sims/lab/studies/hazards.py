@@ -10,13 +10,14 @@ second accountant (dp-accounting, from the bounds over the noise of the plans) m
 
 **Near.** Studies with Weibull lifetimes, which no few intervals fit, and uniform censoring, in
 float64 from the very row functions and budgets: how often intervals hold the true log hazard
-ratios, and how large the errors are. The same maximum without noise stands beside them.
+ratios, and how large the errors are. In the last setting covariates are a number and four flags.
 """
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -37,6 +38,7 @@ from protocols.statistics.inference.budget import TOWARDS, left_mu
 from protocols.statistics.inference.estimate import Noisy, private_steps, safe_step
 from protocols.statistics.inference.objective import ProductsObjective
 from protocols.statistics.study.objectives import LifetimesObjective, PersonTimeObjective
+from protocols.statistics.study.weighted import Flags, weighted
 from protocols.statistics.study.whitened import counts, whitened
 from protocols.sums.one_sum import OneSum
 from protocols.sums.plan import GradientPlan
@@ -49,12 +51,18 @@ DELTA, CONFIDENCE, CHUNK = 1e-5, 0.999, 20_000
 EFFECTS = (0.8, -0.5, 0.3, 0.0, 0.6)
 """Log hazard ratios of covariates on [-1, 1], the spread of each SPREAD."""
 SPREAD, SHAPE, REACH = 0.35, 1.3, 1.959964
+FLAGS = (0.5, 0.3, 0.1, 0.05)
+"""How often covariates that are 0 or 1 are 1: persons of the last weigh least."""
 
 
-def people(rng: np.random.Generator, rows: int) -> tuple[Array, Array]:
-    """Covariates and a bias, then time on [0, 1] and event."""
+def people(
+    rng: np.random.Generator, rows: int, shares: Sequence[float] = ()
+) -> tuple[Array, Array]:
+    """Covariates and a bias, then time on [0, 1] and event; shares: of ones, of the last ones."""
     effects = np.array(EFFECTS)
     x = np.clip(rng.normal(0, SPREAD, (rows, len(effects))), -1, 1)
+    if shares:
+        x[:, -len(shares) :] = rng.random((rows, len(shares))) < shares
     death = 0.8 * rng.weibull(SHAPE, rows) * np.exp(-x @ effects / SHAPE)
     leaves = rng.uniform(0.2, 1.0, rows)
     stay = np.column_stack([np.minimum(death, leaves), death <= leaves])
@@ -62,7 +70,12 @@ def people(rng: np.random.Generator, rows: int) -> tuple[Array, Array]:
 
 
 def fitted(
-    rng: np.random.Generator, x: Array, y: Array, epsilon: float, delta: float = DELTA
+    rng: np.random.Generator,
+    x: Array,
+    y: Array,
+    epsilon: float,
+    delta: float = DELTA,
+    flags: Flags = (),
 ) -> tuple[Any, PersonTime]:
     """Estimate and covariance in whitened coordinates, and the functions that they are of."""
     rows, mu = len(x), left_mu(epsilon, delta, ())
@@ -89,16 +102,19 @@ def fitted(
     first = ask(np.zeros(len(start.theta)), mu * math.sqrt(FIRST))
     point = safe_step(first.theta, first.score, first.information, first.tau)
     left = mu * math.sqrt(1 - COUNTED - MULTIPLIED - FIRST)
-    return private_steps(point, left, ask)[0], start
+    return weighted(private_steps(point, left, ask)[0], start, found, flags), start
 
 
-def cover(rows: int, epsilon: float, studies: int, seed: int = 0) -> dict[str, Any]:
+def cover(
+    rows: int, epsilon: float, studies: int, seed: int = 0, shares: Sequence[float] = ()
+) -> dict[str, Any]:
     """Coverage of 95 % intervals, errors, and how much of the standard errors is noise."""
+    flags = [(len(EFFECTS) - 1 - k,) for k in range(len(shares))]
     rng, d = np.random.default_rng([seed, rows, round(10 * epsilon)]), len(EFFECTS)
     hits, errors, sizes, noise, refused = (list[Any]() for _ in range(5))
     for _ in range(studies):
         try:
-            estimate, start = fitted(rng, *people(rng, rows), epsilon)
+            estimate, start = fitted(rng, *people(rng, rows, shares), epsilon, flags=flags)
         except PrivacyError as error:
             refused.append(str(error))
             continue
@@ -116,6 +132,7 @@ def cover(rows: int, epsilon: float, studies: int, seed: int = 0) -> dict[str, A
     return {
         "rows": rows,
         "epsilon": epsilon,
+        "flags": list(shares),
         "studies": studies,
         "refused": len(refused),
         "coverage": float(np.mean(hits)) if hits else None,
@@ -199,8 +216,13 @@ def main() -> None:
     ]
     for line in lines:
         print(json.dumps(line), flush=True)
-    for rows, epsilon in ((4000, 1.0), (10_000, 1.0), (2000, 4.0)):
-        lines.append(cover(rows, epsilon, asked.studies))
+    for rows, epsilon, shares in (
+        (4000, 1.0, ()),
+        (10_000, 1.0, ()),
+        (2000, 4.0, ()),
+        (4000, 4.0, FLAGS),
+    ):
+        lines.append(cover(rows, epsilon, asked.studies, shares=shares))
         print(json.dumps(lines[-1]), flush=True)
     if asked.out:
         asked.out.write_text(json.dumps(lines, indent=1) + "\n", encoding="utf-8")
