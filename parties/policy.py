@@ -185,12 +185,14 @@ class Policy:
         Raises:
             PolicyError: names the field and the cure.
         """
-        if plan.opens_exact_sums and not self.exact_sums:
+        # A noisy sum is spent for nothing, where what is to follow would be refused.
+        if (plan.opens_exact_sums or plan.exact_follows) and not self.exact_sums:
             from protocols.words import EXACT_SUMS
 
             needs = "" if self.max_epsilon is None else "without max_epsilon, "
+            what = "the training that follows" if plan.exact_follows else "the plan"
             raise PolicyError(
-                f"the plan has no privacy noise, and {EXACT_SUMS}. This party has not accepted "
+                f"{what} has no privacy noise, and {EXACT_SUMS}. This party has not accepted "
                 f"that: take an epsilon, or its owner sets {needs}exact_sums = true in the policy"
             )
         most = len(plan.members) - 2

@@ -234,6 +234,11 @@ class RunPlan(ABC):
         return self.privacy is None
 
     @property
+    def exact_follows(self) -> bool:
+        """Whether a run without noise is to follow this one, which has some."""
+        return False
+
+    @property
     def alone(self) -> tuple[str, ...]:
         """Parties of which a part is opened that is no sum with others' rows."""
         return ()

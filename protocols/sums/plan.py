@@ -136,6 +136,13 @@ class GradientPlan(RunPlan):
         return isinstance(self.task, MomentObjective)
 
     @property
+    def exact_follows(self) -> bool:
+        """Of a second moment that has the whole promise: nothing is left for what it whitens."""
+        task, own = self.task, self.privacy.epsilon if self.privacy else math.inf
+        whole = isinstance(task, MomentObjective) and task.epsilon_in_all
+        return bool(whole) and own * (1 + ROUNDING_OF_SUM) >= whole
+
+    @property
     def alone(self) -> tuple[str, ...]:
         """Of whose rows alone something opens, or can follow.
 

@@ -6,9 +6,8 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from protocols.sums.objectives import MomentObjective
 from protocols.sums.one_sum import OneSum
-from protocols.sums.plan import ROUNDING_OF_SUM, GradientPlan
+from protocols.sums.plan import GradientPlan
 from protocols.words import ATTACK, Fact, number, size
 
 
@@ -22,8 +21,8 @@ def released(plan: GradientPlan) -> str:
 
 def remarks(plan: GradientPlan) -> Iterator[str]:
     """What parties count, what follows, and whose part is opened alone."""
-    task, own = plan.task, plan.privacy.epsilon if plan.privacy else math.inf
-    if isinstance(task, MomentObjective) and own * (1 + ROUNDING_OF_SUM) >= task.epsilon_in_all:
+    task = plan.task
+    if plan.exact_follows:
         yield (
             "a training without noise is to follow on rows that it whitens, for which you are "
             "asked again: it needs exact_sums in [policy], and accept_unbounded of a logistic model"

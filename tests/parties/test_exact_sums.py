@@ -25,6 +25,8 @@ from parties.policy import Policy
 from protocols.aggregate.choice import choose
 from protocols.errors import ParameterError, PolicyError, ProtocolError
 from protocols.exchange.messages import decode, public_bytes
+from protocols.privacy.calibrate.figures import PublicFigures, Wanted
+from protocols.privacy.calibrate.whitened import moment_plan
 from protocols.statistics.evaluation.objective import EvaluationObjective
 from protocols.statistics.inference.objective import InformationObjective, ProductsObjective
 from protocols.statistics.study.objectives import (
@@ -264,6 +266,21 @@ def test_each_owner_has_to_accept_each_kind(kind: str) -> None:
     assert plan.opens_exact_sums
     Policy(exact_sums=True, allow_insecure=True).check(plan)
     assert f"EXACT SUMS: {EXACT_SUMS}" in describe_plan(plan, VICTIM, 2.0)
+
+
+@pytest.mark.parametrize("epsilon", [2.0, None])
+def test_a_noisy_sum_before_a_run_without_noise_needs_it_as_well(epsilon: float | None) -> None:
+    """Or its epsilon would be spent for a training that the owner refuses."""
+    shape = PublicFigures.even(rows=12, features=2, parties=3, norm_bound=3**0.5)
+    wanted = Wanted(epsilon=epsilon, moment_epsilon=1.0, update="quadratic-gd")
+    plan = replace(moment_plan(shape, wanted), profile="fast-insecure")
+    assert plan.privacy is not None and plan.exact_follows == (epsilon is None)
+    Policy(allow_insecure=True, exact_sums=True).check(plan)
+    if epsilon is None:
+        with pytest.raises(PolicyError, match="training that follows has no privacy noise"):
+            Policy(allow_insecure=True).check(plan)
+    else:
+        Policy(allow_insecure=True, max_epsilon=2.0).check(plan)
 
 
 @pytest.mark.parametrize("owner", OWNERS)
