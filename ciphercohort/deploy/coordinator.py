@@ -109,7 +109,7 @@ class Coordinator(Background):
             serverappio: bound for own processes.
             step_seconds: longest wait for one step.
             session_seconds: longest run.
-            relay: hand everybody's replies to everybody, for owners with `replica = true`.
+            relay: hand everybody's replies to everybody, for owners with a `replica` or witnesses.
             options: of `cohort coordinator init --help-all`, by name; epsilon = 1 unless another
                 promise or `no_privacy=True` is given.
 
