@@ -1,7 +1,7 @@
 """What Figures 1 to 3 of the quadratic-gradient paper share: their sets, and courses side by side.
 
-A file holds the paper's small sets; MNIST's digits 3 and 8 are the 8 x 8 ones that scikit-learn
-ships, and credit stands in for "the private financial dataset". iDASH is not public.
+Files hold the paper's public sets. Without MNIST's, digits 3 and 8 are the 8 x 8 ones that
+scikit-learn ships; credit stands in for "the private financial dataset".
 """
 
 from __future__ import annotations
@@ -16,18 +16,20 @@ from sklearn.datasets import load_digits
 
 from sims.lab.papers import rules
 from sims.lab.papers.curves import Curve, curves_figure, unit_rows
-from sims.lab.papers.data import CREDIT, EDIN, LBW, NHANES3, PCS, UIS
+from sims.lab.papers.data import CREDIT, EDIN, IDASH, LBW, MNIST, NHANES3, PCS, UIS, Need
 from sims.lab.papers.item import Result, Row, Settings
 
 Array = NDArray[np.float64]
 Rule = Callable[[Array, Array, int], Iterator[Array]]
-SETS = (EDIN, LBW, NHANES3, PCS, UIS, CREDIT)
+PUBLIC = (IDASH, EDIN, LBW, NHANES3, PCS, UIS)
+"""Those of Tables I and II."""
+SETS = (*PUBLIC, CREDIT, MNIST)
 STEPS = 30
 AS_FIRST = ("as in figure-1",)
 UNKNOWN = (
     f"the curves' values: the figures are images; how many iterations they show ({STEPS} here)",
-    "iDASH and the private financial data are not public; scikit-learn's digits of 8 x 8 points "
-    'stand in for "restructured MNIST"',
+    'the private financial data; without the file of "restructured MNIST", scikit-learn\'s digits '
+    "of 8 x 8 points stand in",
 )
 
 
@@ -39,11 +41,14 @@ def digits() -> pd.DataFrame:
     return frame.assign(y=(data.target[kept] == 8).astype(int))
 
 
-def sets(settings: Settings) -> tuple[list[tuple[str, Array, Array]], list[str]]:
+def sets(
+    settings: Settings, needs: Sequence[Need] = SETS
+) -> tuple[list[tuple[str, Array, Array]], list[str]]:
     """(name, rows, signs) of every set that is there, and what is said of the others."""
-    there, notes = settings.present(SETS)
+    there, notes = settings.present(needs)
     tables = [(need.name, settings.load(need), need.labels[0]) for need in there]
-    tables.append(("digits 3 v 8", digits(), "y"))
+    if MNIST in needs and MNIST not in there:
+        tables.append(("digits 3 v 8", digits(), "y"))
     return [(name, *unit_rows(frame, label)) for name, frame, label in tables], notes
 
 

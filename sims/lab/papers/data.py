@@ -120,6 +120,9 @@ EDIN = Need(
     "Kennedy et al., Eur. Heart J. 17 (1996) 1181; file of Kim et al., repository "
     "kimandrik/IDASH2017 on GitHub",
 )
+IDASH = Need(
+    "idash.csv", 1579, 18, ("y",), "iDASH competition of 2017, track 3; file idash.txt of the same"
+)
 LBW = Need("lbw.csv", 189, 9, ("y",), HOSMER)
 PCS = Need("pcs.csv", 379, 9, ("y",), HOSMER)
 UIS = Need("uis.csv", 575, 8, ("y",), HOSMER)
@@ -127,7 +130,14 @@ NHANES3 = Need("nhanes3.csv", 15649, 15, ("y",), HOSMER)
 ADULT = Need("adult.csv", 32561, 14, ("income",), f"{UCI}, Adult")
 ADULT_TEST = Need("adult_test.csv", 16281, 14, ("income",), f"{UCI}, Adult")
 CREDIT = Need("credit.csv", 30000, 24, ("class",), f"{UCI}, Default of Credit Card Clients")
-COMPAS = Need("compas.csv", 5049, 9, ("two_year_recid",), "ProPublica, compas-analysis on GitHub")
+COMPAS = Need(
+    "compas.csv",
+    7214,
+    9,
+    ("two_year_recid",),
+    "ProPublica, compas-analysis on GitHub, file compas-scores-two-years: sex, age, age_cat, race, "
+    "juv_fel_count, juv_misd_count, juv_other_count, priors_count, c_charge_degree",
+)
 MNIST = Need(
     "mnist_3v8.csv",
     13966,
@@ -139,3 +149,9 @@ ENB = Need("enb.csv", 768, 8, ("Y1", "Y2"), MULAN)
 SLUMP = Need("slump.csv", 103, 7, ("SLUMP_cm", "FLOW_cm", "Compressive_Strength_Mpa"), MULAN)
 EDM = Need("edm.csv", 154, 16, ("DFlow", "DGap"), MULAN)
 JURA = Need("jura.csv", 359, 15, ("Cd", "Co", "Cu"), MULAN)
+ANDRO = Need("andro.csv", 49, 30, ("Target", *(f"Target_{k}" for k in range(2, 7))), MULAN)
+TAXA = "25400 29600 30400 33400 17300 19400 34500 38100 49700 50390 55800 57500 59300 37880"
+WQ = Need("wq.csv", 1060, 16, tuple(TAXA.split()), MULAN)
+FLIGHTS = "ALLminpA ALLminp0 aDLminpA aCOminpA aFLminpA aUAminpA"
+ATP1D = Need("atp1d.csv", 337, 411, tuple(f"LBL+{f}+fut_001" for f in FLIGHTS.split()), MULAN)
+PHISHING = Need("phishing.csv", 11055, 30, ("y",), f"{UCI}, Phishing Websites")

@@ -147,9 +147,11 @@ class Missing:
 
 
 NOT_HERE = (
-    Missing("000", "Table I", "iDASH's rows were given to the competition's entrants only"),
-    Missing("000", "Figures 1 to 3 on MNIST and private data", "other public sets stand in"),
-    Missing("000", "storage; search for a fixed Hessian; divergence above rate 3", "not built"),
+    Missing(
+        "000",
+        "Figures 1 to 3 on the private financial data",
+        "its owner has not published it; credit stands in",
+    ),
     Missing("001", "Table 1: sets with categories or empty cells", "no coding is published"),
     Missing("001", "mini-batch enhanced NAG", "not built"),
     Missing("003", "Table 3: steps and accuracy", "its errors and smoothness alone are recomputed"),

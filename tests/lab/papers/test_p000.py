@@ -22,6 +22,7 @@ from sims.lab.papers import rules
 from sims.lab.papers.curves import unit_rows
 from sims.lab.papers.data import fold_numbers
 from sims.lab.papers.folds import LINK, Table, plain_folds, unit_schema
+from sims.lab.papers.p000 import fixed_hessian, rates
 from sims.lab.papers.p000.table_2 import distance
 
 STEPS = 6
@@ -135,13 +136,52 @@ def test_refusals_name_the_cure() -> None:
         next(fold_numbers(61, 62, np.random.default_rng(1)))
 
 
-def test_distances_are_of_the_first_shuffle_and_of_all() -> None:
+def test_the_distance_is_in_standard_errors_of_a_shuffle() -> None:
     """Of 8 to 12 around 10 with standard deviation 2 in all."""
     column = np.array([8.0, 12.0] * 50) * np.sqrt(99 / 100) + 10 * (1 - np.sqrt(99 / 100))
-    words = distance(np.array([6.0, 9.0, 12.0, 9.0]), column)
-    assert "first encrypted shuffle is -2.00 standard errors" in words
-    assert "mean of 4 -0.50, which is -1.00 of its own" in words
-    assert "every shuffle" in distance(np.ones(3), np.ones(5))
+    assert "is -2.00 standard errors" in distance(6.0, column)
+    assert "every shuffle" in distance(1.0, np.ones(5))
+
+
+def spread(rows: Any, weights: Any) -> Any:
+    """X^T S X of Newton's method."""
+    mean = expit(rows @ weights)
+    return rows.T @ np.diag(mean * (1 - mean)) @ rows
+
+
+def test_the_search_for_a_fixed_hessian_ends_at_a_quarter_of_the_gram_matrix() -> None:
+    """Its maximum, for rows on [0, 1]; the printed minimum is eps. Checked at many weights."""
+    rows, _ = unit_rows(frame(), "y")
+    quarter = np.abs(rows.T @ rows / 4).sum(axis=1)
+    np.testing.assert_allclose(fixed_hessian.searched(rows, 1.0, 2), quarter, rtol=1e-6)
+    assert fixed_hessian.searched(rows, -1.0, 3).max() < 1e-3 * quarter.min()
+    both = np.column_stack([rows[:, :1], 2 * rows[:, 1:] - 1])
+    largest = fixed_hessian.searched(both, 1.0, 3)
+    rng = np.random.default_rng(0)
+    for weights in rng.normal(0, 3, (200, 4)):
+        for signed, bound in ((rows, quarter), (both, largest)):
+            sums = np.abs(spread(signed, weights)).sum(axis=1)
+            assert (sums <= bound * (1 + 1e-6)).all()
+            value, slope = fixed_hessian.diagonal(weights, signed, 2)
+            step = 1e-6 * np.eye(4)[1]
+            ends = [fixed_hessian.diagonal(weights + s * step, signed, 2)[0] for s in (1, -1)]
+            assert value == pytest.approx(sums[2])
+            assert slope[1] == pytest.approx((ends[0] - ends[1]) / 2e-6, abs=1e-4)
+
+
+@pytest.mark.parametrize("words", list(rates.RULES))
+def test_a_rate_converges_up_to_the_inverse_of_the_largest_eigenvalue(words: str) -> None:
+    """Of B^-1 H at scikit-learn's optimum; 4 / 3 with momentum, 2 without."""
+    rows, signs = unit_rows(frame(), "y")
+    model = LogisticRegression(C=1e9, fit_intercept=False, tol=1e-10, max_iter=1000)
+    best = model.fit(rows, signs).coef_[0]
+    inverse = np.diag(1 / np.abs(rows.T @ rows / 4).sum(axis=1))
+    largest = np.linalg.eigvals(inverse @ spread(rows, best)).real.max()
+    assert rates.steepest(rows, signs) == pytest.approx(largest, rel=1e-3)
+    factor, rule = rates.RULES[words]
+    limit = factor / largest
+    assert rates.converges(rule, rows, signs, 0.95 * limit, 1000)
+    assert not rates.converges(rule, rows, signs, 1.1 * limit, 1000)
 
 
 def test_plain_folds_find_the_signal() -> None:

@@ -110,7 +110,7 @@ def test_every_item_runs_quickly_without_files(item: Item, tmp_path: Path, read:
     ("item", "parts"),
     [
         (("000", "figure-4"), ("lbw.csv", "189 rows", "IDASH2017", "--data-folder")),
-        (("003", "table-4"), ("compas.csv", "5,049 rows", "ProPublica", "--data-folder")),
+        (("003", "table-4"), ("compas.csv", "7,214 rows", "ProPublica", "--data-folder")),
     ],
 )
 def test_a_missing_file_is_named_with_shape_and_source(
