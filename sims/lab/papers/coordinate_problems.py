@@ -14,8 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from sims.lab.baselines import Loss
-from sims.lab.papers.barrier import frames
-from sims.lab.papers.data import ADULT, Need
+from sims.lab.papers.data import ADULT, ADULT_TEST, Need
 from sims.lab.papers.item import Settings
 
 Array = NDArray[np.float64]
@@ -96,34 +95,34 @@ def make_problem(
     )
 
 
-def phishing_like(rng: np.random.Generator, rows: int = _PHISHING_ROWS) -> Problem:
-    """Made: 30 columns in {-1, 0, 1} around five hidden traits, about 6 % label noise.
+def frames(need: Need, settings: Settings) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Training and held-out rows, a quarter; adult has a file of its own for these.
 
-    The size and the alphabet are those of UCI's Phishing Websites; a quarter is held out.
+    Raises:
+        DataError: a file is missing, in the full setting.
     """
-    traits = rng.standard_normal((rows, 5))
-    loads = rng.standard_normal((5, _PHISHING_COLUMNS))
-    score = traits @ loads / np.sqrt(5) + rng.standard_normal((rows, _PHISHING_COLUMNS))
-    score += 0.7 * rng.standard_normal(_PHISHING_COLUMNS)
-    ternary = np.sign(score) * (np.abs(score) > 0.4)
-    truth = ternary @ rng.standard_normal(_PHISHING_COLUMNS)
-    clean = np.where(truth > np.median(truth), 1.0, -1.0)
-    y = np.where(rng.random(rows) < 0.06, -clean, clean)
-    x = unit_rows(np.column_stack([ternary, np.ones(rows)]))
-    train, test = (Part(x=x[k:], y=y[k:]) for k in (rows // 4, 0))
-    test = Part(x=test.x[: rows // 4], y=test.y[: rows // 4])
-    source = f"made, {rows:,} rows of 30 ternary features, like UCI Phishing Websites"
-    return make_problem("phishing-like", "logistic", source, train, test, rng)
+    frame = settings.load(need)
+    if need is ADULT and ADULT_TEST.found(settings.data_folder):
+        return frame, settings.load(ADULT_TEST)
+    order = np.random.default_rng(0).permutation(len(frame))
+    test, train = np.split(order, [len(frame) // 4])
+    return frame.iloc[train], frame.iloc[test]
 
 
-def from_table(need: Need, target: str | None, settings: Settings) -> Problem:
-    """SVM on the label, or ridge on a numeric column; columns over their largest value."""
+def from_table(need: Need, target: str | None, settings: Settings, loss: Loss = "svm") -> Problem:
+    """A loss of the label, or ridge on a numeric column; columns over their largest value.
+
+    A column of up to three values is one of categories, as in LIBSVM's Phishing: 68 of UCI's 30.
+    """
     label = need.labels[0]
     train, test = frames(need, settings)
     if target is not None and target not in train:  # a made table
         target = str(train.columns[0])
     drop = [label] if target is None else [label, target]
-    raw = [pd.get_dummies(part.drop(columns=drop), dtype=float) for part in (train, test)]
+    few = {c: str for c in train.columns.drop(drop) if train[c].nunique() <= 3}
+    raw = [
+        pd.get_dummies(part.drop(columns=drop).astype(few), dtype=float) for part in (train, test)
+    ]
     raw[1] = raw[1].reindex(columns=raw[0].columns, fill_value=0.0)
     largest = raw[0].abs().max().replace(0.0, 1.0)
     x = [unit_rows(np.column_stack([(r / largest).to_numpy(), np.ones(len(r))])) for r in raw]
@@ -140,7 +139,7 @@ def from_table(need: Need, target: str | None, settings: Settings) -> Problem:
     parts = [Part(x=a, y=b) for a, b in zip(x, y, strict=True)]
     return make_problem(
         f"{need.name}-{column}",
-        "svm" if target is None else "ridge",
+        loss if target is None else "ridge",
         f"{need.file}, column {column}, {len(x[0]):,} rows of {x[0].shape[1]} features",
         parts[0],
         parts[1],

@@ -154,7 +154,6 @@ NOT_HERE = (
     ),
     Missing("001", "Table 1: sets with categories or empty cells", "no coding is published"),
     Missing("001", "mini-batch enhanced NAG", "not built"),
-    Missing("003", "Table 3: steps and accuracy", "its errors and smoothness alone are recomputed"),
     Missing("003", "Tables 1 and 2 encrypted", "table-5 has seconds of one encrypted iteration"),
     Missing("004", "Table 1", "the sizes of data sets that are not read here"),
 )

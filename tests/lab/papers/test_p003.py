@@ -29,7 +29,7 @@ from sims.lab.papers.barrier import (
 )
 from sims.lab.papers.data import ADULT, CREDIT
 from sims.lab.papers.item import Settings
-from sims.lab.papers.p003 import appendix_c_4, theorem_1
+from sims.lab.papers.p003 import appendix_c_4, table_3, theorem_1
 from sims.lab.papers.p003 import figure_3 as p003_figure_3
 from sims.lab.papers.p003 import figure_4 as p003_figure_4
 from sims.lab.papers.p003 import figure_5 as p003_figure_5
@@ -121,6 +121,19 @@ def test_smoothness_of_table_3_is_of_whole_numbers_of_columns(
     assert columns * p003_figure_3.steepest(link) == pytest.approx(smoothness, rel=5e-5)
 
 
+def test_steps_of_table_3_are_those_of_equation_32() -> None:
+    """To the unit, from the printed smoothness; the accuracies are of whole numbers of rows."""
+    for name, lines in table_3.PAPER.items():
+        for beta, steps, _ in lines:
+            bound = 2 * beta * math.log(2) / table_3.RHO[name] ** 2
+            assert abs(bound - steps) < 1.1
+            assert abs(table_3.steps_of(beta, table_3.RHO[name]) - steps) <= 1
+    for name, count in (("adult", 14_653), ("credit", 27_001)):
+        for *_, accuracy in table_3.PAPER[name]:
+            right = accuracy / 100 * count
+            assert right == pytest.approx(round(right), abs=0.02)
+
+
 def test_theorem_4_as_stated_and_as_proved() -> None:
     for degree, nu, sigma in p003_theorem_4.SETTINGS:
         bound, found, reached = p003_theorem_4.measured(degree, nu, sigma, 50)
@@ -178,7 +191,7 @@ def test_rows_are_encoded_alike_for_training_and_test(tmp_path: Path) -> None:
     assert len({rows.seed for rows in folds}) == 5
     assert not short_rows(ADULT, frame, other).test_x[:, 1:3].any()
     plain = plain_rows(ADULT, Settings(data_folder=tmp_path))
-    assert np.abs(plain.x).max() == 1 and plain.x.shape == (200, 3)
+    assert np.abs(plain.x).max() == 1 and plain.x.shape == (154, 3)
     (made,) = short_folds(CREDIT, Settings(quick=True, data_folder=tmp_path))
     assert made.x.shape[1] == 25 and len(made.test_x) == 80
 

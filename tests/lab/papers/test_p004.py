@@ -39,8 +39,14 @@ from sims.lab.papers.coordinate_baselines import (
     train_sequential,
     widest,
 )
-from sims.lab.papers.coordinate_problems import Problem, from_table, phishing_like, unit_rows
-from sims.lab.papers.data import ADULT
+from sims.lab.papers.coordinate_problems import (
+    Part,
+    Problem,
+    from_table,
+    make_problem,
+    unit_rows,
+)
+from sims.lab.papers.data import ADULT, PHISHING
 from sims.lab.papers.item import Settings
 from sims.lab.papers.p004 import figure_2 as p004_figure_2
 from sims.lab.papers.p004 import figure_3 as p004_figure_3
@@ -54,7 +60,17 @@ Array = NDArray[np.float64]
 
 @lru_cache
 def small() -> Problem:
-    return phishing_like(np.random.default_rng(0), rows=800)
+    """Ternary columns around five hidden traits, about 6 % label noise."""
+    rng, rows, columns = np.random.default_rng(0), 800, 30
+    score = rng.standard_normal((rows, 5)) @ rng.standard_normal((5, columns)) / np.sqrt(5)
+    score += rng.standard_normal((rows, columns)) + 0.7 * rng.standard_normal(columns)
+    ternary = np.sign(score) * (np.abs(score) > 0.4)
+    truth = ternary @ rng.standard_normal(columns)
+    clean = np.where(truth > np.median(truth), 1.0, -1.0)
+    y = np.where(rng.random(rows) < 0.06, -clean, clean)
+    x = unit_rows(np.column_stack([ternary, np.ones(rows)]))
+    train, test = Part(x=x[200:], y=y[200:]), Part(x=x[:200], y=y[:200])
+    return make_problem("made", "logistic", "ternary", train, test, rng)
 
 
 @lru_cache
@@ -246,12 +262,14 @@ def test_problems_have_unit_rows_in_disjoint_parts(tmp_path: Path) -> None:
         assert problem.loss == "ridge" or best_without_privacy(problem) < problem.trivial()
         seen = {row.tobytes() for row in problem.fit.x}
         shared = sum(row.tobytes() in seen for row in problem.test.x)
-        assert problem.name == "phishing-like" or shared == 0
+        assert problem.name == "made" or shared == 0
     assert [p.loss for p in tables] == ["ridge", "svm"]
     assert np.abs(tables[0].fit.y).max() <= 3 and set(tables[1].fit.y) == {-1.0, 1.0}
-    full = phishing_like(np.random.default_rng(0))
-    assert sum(len(p.x) for p in (full.fit, full.validation, full.test)) == 11_055
-    assert full.fit.x.shape[1] == 31
+    ternary = pd.DataFrame(np.random.default_rng(0).integers(-1, 2, (40, 2)), columns=["a", "y"])
+    ternary["y"] = ternary["y"].where(ternary["y"] != 0, 1)
+    ternary.to_csv(tmp_path / "phishing.csv", index=False)
+    given = from_table(PHISHING, None, Settings(data_folder=tmp_path), "logistic")
+    assert given.fit.x.shape[1] == 4 and len(given.test.x) == 10  # three values and a bias
     assert not unit_rows(np.zeros((2, 3))).any()
 
 

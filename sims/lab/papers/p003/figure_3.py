@@ -126,12 +126,12 @@ def run(settings: Settings) -> Result:
                 values = course(rows, link, 1 / beta, best, steps)
                 shown.append(
                     Row(
-                        quantity=f"{need.name}, {kind} on [-{radius:g}, {radius:g}]: error of p",
-                        ours=error_of(link),
-                        paper=ERRORS[kind][radius] if kind in ERRORS else None,
+                        quantity=f"{need.name}, {kind} on [-{radius:g}, {radius:g}]: "
+                        f"|w_t - w*|^2 after {steps} steps",
+                        ours=values[-1],
                         seconds=time.perf_counter() - began,
-                        note=f"step {1 / beta:.4f}; |w_t - w*|^2 is {values[-1]:.4g} after "
-                        f"{steps} steps, from {float(best @ best):.4g}",
+                        note=f"step {1 / beta:.4f}; from {float(best @ best):.4g}; error of p "
+                        f"{error_of(link):.5f}",
                     )
                 )
                 curves.append(Curve(f"{need.name} [-{radius:g}, {radius:g}]", kind, values))
@@ -145,12 +145,9 @@ def run(settings: Settings) -> Result:
 ABOUT = About(
     title="distance to the optimum by step, minimax and least-squares polynomials",
     verdict=CORRECTED,
-    finding="Table 3's errors; the true minimax polynomial beside the paper's",
+    finding="the true minimax polynomial beside the paper's; Table 3 has the errors",
     data=(MNIST, ADULT, ADULT_TEST, COMPAS, CREDIT),
-    unknown=(
-        "which columns Table 3's smoothness is of: one that repeats another is left out here",
-        "the distances: the figure is an image",
-    ),
+    unknown=("the distances: the figure is an image",),
     remarks=(
         "the paper's minimax is interpolation at Chebyshev's nodes, and its coefficients are "
         "rounded to 10 decimals: sims/lab/papers/p003/figure_3.py",
