@@ -3,6 +3,8 @@ r"""The multi-output regressions of the LFFR paper in plain float64; see `protoc
     linear    W <- W - B^-1 2 X^T (X W - Y),            b_k = eps + 2 sum_i |x_ik| sum_j |x_ij|
     LFFR      W <- W - B^-1 2 X^T ((s - y) s (1 - s)),  b_k = eps + 0.155 sum_i |x_ik| sum_j |x_ij|
     improved  linear on logit(gamma y + 1/2 - gamma / 2), gamma = 1/2
+    enhanced mini-batch NAG  V for W in the gradient and in b of one batch after the other,
+              W+ = V - N_t G,  V+ = W+ + m_t (W+ - W),  N_t and m_t of enhanced NAG (`rules`)
 
 rows: X, shape (n, d), entries in [-1, 1], a column of ones last; targets: Y, shape (n, c), on
 [0, 1] but for plain linear regression. Every rule yields X W as predictions after step 1, 2, ….
@@ -19,6 +21,7 @@ from scipy.special import expit
 
 from protocols.models.improved_lffr import ImprovedLffr
 from protocols.models.lffr import CURVATURE, slope_of_loss
+from sims.lab.papers.rules import momenta
 
 Array = NDArray[np.float64]
 Link = Callable[[Array], Array]
@@ -74,6 +77,28 @@ def improved(rows: Array, targets: Array, steps: int, floor: float = EPSILON) ->
     model = ImprovedLffr()
     for scores in linear(rows, model.encode(targets), steps, floor):
         yield model.decode(scores)
+
+
+def batched(
+    rows: Array, targets: Array, passes: int, batches: int, link: Link | None = None
+) -> Iterator[Array]:
+    """Enhanced mini-batch NAG, after each pass: LFFR with a link, linear regression without.
+
+    batches: of consecutive rows, each with a b of its own.
+    """
+    parts = list(zip(np.array_split(rows, batches), np.array_split(targets, batches), strict=True))
+    weights: Array = np.zeros((rows.shape[1], targets.shape[1]))
+    point = weights
+    for t, momentum in enumerate(momenta(passes * batches)):
+        x, y = parts[t % batches]
+        scores = x @ point
+        slope = 2 * (scores - y) if link is None else slope_of_loss(link, scores, y)  # type: ignore[arg-type]
+        bound = EPSILON + (2 if link is None else CURVATURE) * row_sums(x)
+        before, weights = weights, point - (1 + 0.9**t) * x.T @ slope / bound
+        point = weights + momentum * (weights - before)
+        if t % batches == batches - 1:
+            found: Array = rows @ weights
+            yield found if link is None else expit(found)
 
 
 def least_squares(rows: Array, targets: Array) -> Array:

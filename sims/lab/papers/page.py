@@ -34,7 +34,7 @@ of each row, and its figure; `--quick` takes seconds. Tables, listed at the end,
 """
 PICTURES = "gallery"
 """Folder beside the page; an item's picture is PAPER-NAME.svg in it."""
-ABREAST = 6
+ABREAST = 8
 """Figures that a cell has room for."""
 COLUMNS = {"paper": "paper", "published": "as published", "ours": "ours"}
 """Of a row; those that no row has are left out."""

@@ -57,6 +57,37 @@ def test_the_first_step_is_down_the_gradient_over_the_bound(data: tuple[Any, Any
         np.testing.assert_allclose(found, squash(-x @ (slope / (constant * sums))), atol=1e-4)
 
 
+@pytest.mark.parametrize(("constant", "link"), [(2.0, None), (0.155, expit)])
+@pytest.mark.parametrize("batches", [1, 3])
+def test_mini_batches_are_enhanced_nag_on_one_batch_after_the_other(
+    data: tuple[Any, Any], constant: float, link: Any, batches: int
+) -> None:
+    """Written out: Algorithm 1 of the quadratic gradient's paper with a B of every batch."""
+    x, y = data
+    found = list(rules.batched(x, y, 4, batches, link))
+    w = v = np.zeros((x.shape[1], y.shape[1]))
+    a, t = 0.01, 0
+    for seen in found:
+        for rows, wanted in zip(
+            np.array_split(x, batches), np.array_split(y, batches), strict=True
+        ):
+            z = rows @ v
+            s = z if link is None else 1 / (1 + np.exp(-z))
+            slope = 2 * rows.T @ ((s - wanted) * (1 if link is None else s * (1 - s)))
+            bound = constant * np.abs(rows).T @ np.abs(rows).sum(axis=1)
+            following = (1 + np.sqrt(1 + 4 * a * a)) / 2
+            eta = (1 - a) / following
+            new = v - (1 + 0.9**t) * slope / bound[:, None]
+            w, v, a, t = new, (1 - eta) * new + eta * w, following, t + 1
+        scores = x @ w
+        np.testing.assert_allclose(
+            seen, scores if link is None else 1 / (1 + np.exp(-scores)), rtol=1e-6
+        )
+    errors = [rules.mse(seen, y) for seen in found]
+    whole = [rules.mse(seen, y) for seen in (rules.linear if link is None else rules.lffr)(x, y, 4)]
+    assert errors[-1] < whole[-1]
+
+
 def test_a_floor_slows_and_does_not_move_the_end(data: tuple[Any, Any]) -> None:
     x, y = data
     *_, quick = rules.linear(x, y, 10)

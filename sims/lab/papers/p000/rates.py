@@ -42,9 +42,9 @@ def steepest(rows: Array, signs: Array) -> float:
 
 
 def converges(run: Run, rows: Array, signs: Array, rate: float, steps: int) -> bool:
-    """Whether the likelihood ends where it was highest, and stays: a cycle does not."""
+    """Whether the likelihood ends where it was highest, without falls: a cycle has some."""
     course = [rules.mean_likelihood(w, rows, signs) for w in run(rows, signs, steps, rate)]
-    return min(course[-10:]) > max(course) - SLACK
+    return course[-1] > max(course) - SLACK and np.diff(course[-10:]).min() > -SLACK
 
 
 def threshold(run: Run, rows: Array, signs: Array, steps: int, halvings: int) -> float:

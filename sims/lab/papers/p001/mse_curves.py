@@ -18,11 +18,10 @@ from protocols.models.lffr import PAPER_LINK
 from protocols.privacy.calibrate.gram import FLOOR
 from sims.lab.papers import lffr_rules as rules
 from sims.lab.papers.curves import Curve, curves_figure
-from sims.lab.papers.data import EDM, ENB, JURA, SLUMP
 from sims.lab.papers.item import CORRECTED, About, Result, Row, Settings
 from sims.lab.papers.lffr_rules import Array, mse, unit_targets
+from sims.lab.papers.p001.table_1 import SETS
 
-SETS = (ENB, SLUMP, EDM, JURA)
 STEPS = 30
 RANDOM = "random"
 

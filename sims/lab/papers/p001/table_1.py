@@ -11,11 +11,11 @@ import pandas as pd
 
 from ciphercohort.job.config import SimulationConfig
 from ciphercohort.results.result import RunResult
-from sims.lab.papers.data import EDM, ENB, JURA, SLUMP
+from sims.lab.papers.data import ANDRO, EDM, ENB, JURA, SLUMP, WQ
 from sims.lab.papers.item import REPRODUCED, About, Result, Row, Settings
 from sims.simulation import simulate
 
-SETS = (ENB, SLUMP, EDM, JURA)
+SETS = (ENB, SLUMP, EDM, JURA, ANDRO, WQ)
 MODELS = ("linear", "improved-lffr", "lffr")
 PARTIES, SEED = 3, 1
 
@@ -80,5 +80,5 @@ ABOUT = About(
         "the paper uses ring 2^16 with 1,200 bits of modulus and states 128 bits of security; "
         "here ring 2^15 with 772 (protocols/ckks/__init__.py)",
     ),
-    seconds=1100,
+    seconds=1700,
 )
