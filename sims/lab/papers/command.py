@@ -65,6 +65,7 @@ def document_of(item: Item, settings: Settings, result: Result, seconds: float) 
         "notes": list(result.notes),
         "rows": [asdict(row) for row in result.rows],
         "seconds": seconds,
+        "drawn": result.draw is not None,
     }
 
 

@@ -19,8 +19,8 @@ Rows = NDArray[np.intp]
 FOLDER = Path("data")
 """Where tables are looked for, unless the reader names another folder."""
 QUICK_ROWS = 400
-HOSMER = "Hosmer and Lemeshow, Applied Logistic Regression; file of Kim et al., BMC Med. Genomics "
-HOSMER += "11:83 (2018), repository kimandrik/IDASH2017 on GitHub"
+KIM = "file of Kim et al. (2018), repository kimandrik/IDASH2017 on GitHub"
+HOSMER = f"Hosmer and Lemeshow, Applied Logistic Regression; {KIM}"
 UCI = "UCI Machine Learning Repository"
 MULAN = "Mulan multi-target regression data sets (Spyromitros-Xioufis et al., 2016)"
 
@@ -47,7 +47,9 @@ class Need:
     @property
     def shape(self) -> str:
         """Rows, columns and labels."""
-        return f"{self.rows:,} rows, {self.features} columns and {', '.join(self.labels)}"
+        few = len(self.labels) <= 3
+        labels = ", ".join(self.labels) if few else f"{len(self.labels)} outputs"
+        return f"{self.rows:,} rows, {self.features} columns and {labels}"
 
     @property
     def words(self) -> str:
@@ -117,12 +119,9 @@ EDIN = Need(
     1253,
     9,
     ("y",),
-    "Kennedy et al., Eur. Heart J. 17 (1996) 1181; file of Kim et al., repository "
-    "kimandrik/IDASH2017 on GitHub",
+    f"Kennedy et al., Eur. Heart J. 17 (1996) 1181; {KIM}",
 )
-IDASH = Need(
-    "idash.csv", 1579, 18, ("y",), "iDASH competition of 2017, track 3; file idash.txt of the same"
-)
+IDASH = Need("idash.csv", 1579, 18, ("y",), f"iDASH competition of 2017, track 3; {KIM}")
 LBW = Need("lbw.csv", 189, 9, ("y",), HOSMER)
 PCS = Need("pcs.csv", 379, 9, ("y",), HOSMER)
 UIS = Need("uis.csv", 575, 8, ("y",), HOSMER)

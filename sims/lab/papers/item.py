@@ -163,6 +163,6 @@ NOT_HERE = (
         "machines of that size are not had: table-5 has seconds of one encrypted iteration on two "
         "cores, table-1 the accuracy",
     ),
-    Missing("004", "Table 1", "the sizes of data sets that are not read here"),
+    Missing("004", "Table 1", "orders of bounds, without a number; theorem-2 has DP-SCD's"),
 )
 """Of what a paper numbers or measures."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +25,13 @@ HEAD = """# The papers, item by item
 
 Columns: what the paper prints, where it prints a number; what we get by its own rule or code, where
 ours is another; ours, corrected where it has to be. Figures in one cell are in the order of the
-names beside them; words that a line has in common with the one above it are left out.
+names beside them; words that a line has in common with the one above it are left out. A figure of
+which the paper prints no value has its picture and what is seen in it; its values are in the files
+that its command writes.
 
 `cohort reproduce 000 figure-1 --out DIR` runs an item and writes its table, with notes and seconds
 of each row, and its figure; `--quick` takes seconds. Tables, listed at the end, are read from
-`data`, or the folder given by `--data-folder`. This page is made by `cohort reproduce all --out DIR
---page docs/papers.md`.
+`data`, or `--data-folder`. `cohort reproduce all --out DIR --page docs/papers.md` makes the page.
 """
 PICTURES = "gallery"
 """Folder beside the page; an item's picture is PAPER-NAME.svg in it."""
@@ -65,7 +66,8 @@ def page(
             found = documents.get((item.paper, item.name))
             picture = folder / PICTURES / f"{item.stem}.svg" if folder else None
             parts.append("\n".join(_section(item, found, picture)))
-    parts.append("## Tables\n\n" + "\n".join(_tables(items)) + "\n")
+    absent = {w for d in documents.values() for w in d["notes"] if w.startswith(ABSENT)}
+    parts.append("## Tables\n\n" + "\n".join(_tables(items, absent)) + "\n")
     return "\n".join(parts)
 
 
@@ -80,11 +82,13 @@ def _index(items: Sequence[Item]) -> Iterator[str]:
     yield ""
 
 
-def _tables(items: Iterable[Item]) -> Iterator[str]:
-    """Files and shapes by source."""
+def _tables(items: Iterable[Item], absent: Collection[str]) -> Iterator[str]:
+    """Files and shapes by source; absent: what the runs say of files that they had not."""
     sources: dict[str, list[str]] = {}
     for need in dict.fromkeys(need for item in items for need in item.about.data):
-        sources.setdefault(need.source, []).append(f"{need.file} ({need.shape})")
+        sources.setdefault(need.source, []).append(
+            f"{need.file} ({need.shape}{', not given here' * (ABSENT + need.words in absent)})"
+        )
     for source, files in sources.items():
         yield f"- {', '.join(files)}: {source}"
 
@@ -150,6 +154,11 @@ def ditto(names: Sequence[Sequence[str]]) -> Iterator[str]:
         above = name
 
 
+def printless(rows: Rows) -> bool:
+    """Whether the paper has no figure to put beside ours."""
+    return all(row["paper"] is None and row["published"] is None for row in rows)
+
+
 def _figures(rows: Rows, key: str) -> str:
     """Of a column; one where all are the same, with its standard error where it stands alone."""
     if len(rows) == 1 and key == "ours":
@@ -165,18 +174,15 @@ def _section(item: Item, document: Mapping[str, Any] | None, picture: Path | Non
     yield f"**{about.verdict.capitalize()}.** {title}: {about.finding}.\n"
     if picture and picture.is_file():
         yield f"![{about.title}]({PICTURES}/{picture.name})\n"
-    if document:
-        yield from table(document["rows"])
-    else:
+    if not document:
         yield "Not run for this page."
-    took = f", {document['seconds']:,.0f} s" if document else ""
-    yield f"\n<details markdown>\n<summary><code>{item.command}</code>{took}</summary>\n"
+    elif not (document["drawn"] and printless(document["rows"])):
+        yield from table(document["rows"])
+    took = f"{document['seconds']:,.0f} s" if document else "notes"
+    yield f"\n<details markdown>\n<summary>{took}</summary>\n"
     if about.unknown:
         yield f"- not given: {'; '.join(about.unknown)}"
     notes = [_short(words, item) for words in document["notes"]] if document else []
-    absent = [words.removeprefix(ABSENT) for words in notes if words.startswith(ABSENT)]
-    if absent:
-        yield f"- {ABSENT}{', '.join(absent)}"
     for words in (*about.remarks, *(each for each in notes if not each.startswith(ABSENT))):
         yield f"- {words}"
     yield "\n</details>\n"

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
+from scipy.special import expit
 
 from sims.lab.papers import rules
 from sims.lab.papers.chiang import PUBLIC, Array, sets
@@ -35,7 +36,7 @@ RULES: Mapping[str, tuple[float, Run]] = {
 
 def steepest(rows: Array, signs: Array) -> float:
     """l at the optimum."""
-    mean = rules.expit(rows @ rules.optimum(rows, signs))
+    mean = expit(rows @ rules.optimum(rows, signs))
     root = 1 / np.sqrt(rules.curvature(rows))
     scaled = rows * root
     return float(np.linalg.eigvalsh(scaled.T @ (scaled * (mean * (1 - mean))[:, None]))[-1])

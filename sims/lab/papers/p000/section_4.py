@@ -53,12 +53,8 @@ def run(settings: Settings) -> Result:
                 ours=ratio,
                 note=f"{zeros} more are 0; {steps} Newton steps, {3 * steps} levels and about "
                 f"{-(-3 * steps // LEVELS)} refreshes in each iteration; enhanced NAG takes 6 "
-                "levels and one refresh",
-            ),
-            Row(
-                quantity=f"{name}: mean log-likelihood, enhanced Adagrad after {ITERATIONS} [nats]",
-                ours=reached,
-                note=f"enhanced NAG {other:.4f}",
+                f"levels and one refresh; mean log-likelihood {reached:.4f} [nats], enhanced NAG "
+                f"{other:.4f}",
             ),
         ]
     return Result(rows=tuple(rows), notes=tuple(notes))

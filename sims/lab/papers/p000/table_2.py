@@ -138,17 +138,16 @@ def distance(own: float, column: Array) -> str:
     return f"the encrypted shuffle is {away:+.2f} standard errors of one shuffle away"
 
 
-UNKNOWN = (
-    "the shuffle: the standard error beside ours is the scatter of one shuffle's mean",
-    "whether V or W is scored: W here and in the published code, V in the printed algorithm",
-    "how ties count in the AUC: half here",
-)
 ABOUT = About(
     title="5-fold cross-validation of enhanced Nesterov, encrypted, 4 iterations",
     verdict=REPRODUCED,
     finding="encrypted, beside the paper's rule in float64",
     data=tuple(PAPER),
-    unknown=UNKNOWN,
+    unknown=(
+        "the shuffle: the standard error beside ours is the scatter of one shuffle's mean",
+        "whether V or W is scored: W here and in the published code, V in the printed algorithm",
+        "how ties count in the AUC: half here",
+    ),
     remarks=(
         "Algorithm 1 multiplies by B without inverting it, a slip: B-bar = 1 / B "
         "(protocols/updates/quadratic.py)",
