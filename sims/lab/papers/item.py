@@ -150,7 +150,7 @@ NOT_HERE = (
     Missing(
         "000",
         "Figures 1 to 3 on the private financial data",
-        "its owner has not published it; credit stands in",
+        "not published; credit stands in",
     ),
     Missing(
         "001",
@@ -160,8 +160,7 @@ NOT_HERE = (
     Missing(
         "003",
         "Tables 1 and 2: seconds on 10 to 50 threads",
-        "machines of that size are not had: table-5 has seconds of one encrypted iteration on two "
-        "cores, table-1 the accuracy",
+        "such machines are not had: table-5 has seconds on two cores, table-1 accuracy",
     ),
     Missing("004", "Table 1", "orders of bounds, without a number; theorem-2 has DP-SCD's"),
 )

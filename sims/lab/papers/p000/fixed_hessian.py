@@ -59,13 +59,13 @@ def run(settings: Settings) -> Result:
             began = time.perf_counter()
             given = rules.curvature(rows)
             ends = {
-                "least, Step 2 as printed": searched(rows, -1.0, STARTS),
+                "least, as printed": searched(rows, -1.0, STARTS),
                 "largest": searched(rows, 1.0, 1 if settings.quick else STARTS),
             }
             for words, bound in ends.items():
                 shown.append(
                     Row(
-                        quantity=f"{name}, {words}, on {scale}: |B_kk| over row sum of X^T X / 4",
+                        quantity=f"{name}, {words}, on {scale}: |B_kk| over X^T X / 4's",
                         ours=float((bound / given).max()),
                         seconds=time.perf_counter() - began,
                         note=f"the least of any column {(bound / given).min():.3g}",

@@ -101,8 +101,8 @@ ABOUT = About(
     data=figure_3.ABOUT.data,
     unknown=("which rows are held out, and the columns",),
     remarks=(
-        "some printed accuracies are whole numbers of the rows in the file of training rows, which "
-        "the paper's repository has again as that of the test rows (table_3.py)",
+        "some printed accuracies are of the file of training rows, which the paper's repository "
+        "has again as that of the test rows (table_3.py)",
     ),
     seconds=60,
 )
