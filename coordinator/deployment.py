@@ -220,7 +220,7 @@ class _Run:
         keep: Callable[[AskParties], AskParties] = lambda ask: ask,
         held: Mapping[str, Mapping[str, bytes]] = MappingProxyType({}),
     ) -> AskParties:
-        """Through `keep`, and with everybody's replies beside it where the settings say so."""
+        """Through `keep`; where the settings say so, with what replicas and witnesses are for."""
 
         def ahead(name: str) -> bytes:
             return encode(Envelope(self._session, RELAY, COORDINATOR, name, Body()), self._key)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from types import MappingProxyType
+from typing import Any
 
 from coordinator.coordinator import AskParties, Requests, arrivals
-from protocols.errors import CohortError
+from protocols.errors import CohortError, MessageError
 from protocols.exchange.messages import meta_of
 from protocols.exchange.relayed import RELAY, beside
 from protocols.plan.protocol import BEFORE, FINISH
 from protocols.steps.witnesses import witnesses_of
-
-log = logging.getLogger(__name__)
 
 PATIENCE = 0.05
 """How long a coordinator computes [s] before replies go ahead of its next request."""
@@ -43,13 +41,13 @@ def relaying(
 
     def sending(step: str, outgoing: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
         replies = next((held[name] for name in reversed(held) if name != step), {})
-        told, words = early.told(replies, outgoing)
+        words = early.told(replies, outgoing)
         sent.add(step)
 
         def request(name: str) -> bytes:
             own = follows.get(name, ())
             if own == (name,):
-                return beside(outgoing[name], () if name in told else _of_others(replies, name))
+                return beside(outgoing[name], () if name in words else _of_others(replies, name))
             if own:
                 return beside(outgoing[name], [words[each] for each in own if each in words])
             return outgoing[name]
@@ -58,7 +56,7 @@ def relaying(
         late = early.unconfirmed(step, words, outgoing)
         yield from arrivals(ask(step, Requests([n for n in outgoing if n not in late], request)))
         if late:
-            words = early.told(replies, late)[1]
+            words = early.told(replies, late)
             yield from arrivals(ask(step, Requests(late, request)))
 
     def asking(step: str, outgoing: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
@@ -82,8 +80,15 @@ def relaying(
 
 def _follows(enrolment: bytes) -> tuple[str, ...]:
     """See `Member`; whoever states none, or what is none, follows nobody."""
-    found = meta_of(enrolment).get("follows")
+    found = _meta(enrolment).get("follows")
     return tuple(map(str, found)) if isinstance(found, list) else ()
+
+
+def _meta(data: bytes) -> Mapping[str, Any]:
+    """Of what is no message nothing: whoever reads it next names who sent it."""
+    with suppress(MessageError):
+        return meta_of(data)
+    return {}
 
 
 def _of_others(replies: Mapping[str, bytes], name: str) -> list[bytes]:
@@ -125,10 +130,8 @@ class _Early:
             asked = Requests(with_replicas if names is None else names, request)
             self._words.update(arrivals(self._ask(RELAY, asked)))
 
-    def told(
-        self, replies: Mapping[str, bytes], outgoing: Collection[str]
-    ) -> tuple[Collection[str], Mapping[str, bytes]]:
-        """Who has the replies to the last step, and what each said; waits for what has begun.
+    def told(self, replies: Mapping[str, bytes], outgoing: Collection[str]) -> Mapping[str, bytes]:
+        """What each said who has the replies to the last step; waits for what has begun.
 
         Witnesses of whoever is asked next have them in any case.
         """
@@ -141,7 +144,7 @@ class _Early:
         if silent and self._ahead is not None:
             self._tell(replies, silent)
         words, self._words = self._words, {}
-        return words.keys(), words
+        return words
 
     def unconfirmed(
         self, step: str, words: Mapping[str, bytes], outgoing: Collection[str]
@@ -149,6 +152,6 @@ class _Early:
         """Owners of whose witnesses one has not confirmed this step yet; none before all agree."""
         if step in BEFORE[:2]:
             return []
-        known = {name for name, data in words.items() if meta_of(data).get("step") == step}
+        known = {name for name, data in words.items() if _meta(data).get("step") == step}
         asked = {name: {*self._follows.get(name, ())} - {name} for name in outgoing}
         return [name for name, own in asked.items() if own & words.keys() - known]

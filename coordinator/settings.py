@@ -36,7 +36,7 @@ class Settings(Checked, frozen=True):
 
     fleet, control, serverappio: addresses that the SuperLink binds; public: what parties dial.
     step_seconds: longest wait for one step; session_seconds: for a run, restarts included.
-    relay: everybody's replies go to everybody, for owners with replicas or witnesses.
+    relay: owners with a replica are sent the others' replies, those with witnesses their words.
     workers: for groups of encrypted rows: how many processes of this machine, or tls://HOST:PORT of
     a scheduler; training: options of `cohort simulate` that settle the plan.
     """

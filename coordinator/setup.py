@@ -25,7 +25,7 @@ _COMMENTS = {
     "control": "bound for `cohort coordinator run`; serverappio: for its own processes",
     "step_seconds": "longest wait for all parties in one step",
     "session_seconds": "longest run, restarts included",
-    "relay": "everybody's replies go to everybody, for owners with a replica or witnesses",
+    "relay": "owners with replicas are sent others' replies, those with witnesses their words",
     "training": "options of cohort simulate that settle the plan",
 }
 _APP = """[build-system]

@@ -97,10 +97,14 @@ class Policy:
         """One witness more than owners who may be the coordinator's.
 
         Raises:
-            ParameterError: there are fewer, or one twice.
+            ParameterError: there are fewer, one twice, or it is something else.
         """
-        if isinstance(self.replica, str):
+        if self.replica in ("own", "none"):
             return
+        if not isinstance(self.replica, tuple):
+            raise ParameterError(
+                f'replica={self.replica!r} is none of "own", "none" and a list of names'
+            )
         fewest = self.min_colluders + 1
         if len({*self.replica}) < max(fewest, len(self.replica)):
             raise ParameterError(
@@ -244,8 +248,8 @@ class Policy:
         due, stated = self.follows(name), plan.members[plan.party_index(name)].follows
         if stated != due:
             raise PolicyError(
-                f"follows={[*stated]} of the plan, and replica={self.replica!r} in the policy of "
-                f"{name!r}"
+                f"the plan says follows={[*stated]} of {name!r}, whose policy has "
+                f"replica={self.replica!r}: after a change of it begin a new session"
             )
 
     def check_slots(self, plan: RunPlan, found: SlotBounds | None) -> None:

@@ -53,9 +53,7 @@ def init(
     session_seconds: Annotated[float, typer.Option(help="Longest run.")] = 86400.0,
     relay: Annotated[
         bool,
-        typer.Option(
-            "--relay", help="Everybody's replies go to everybody, for owners with --replica."
-        ),
+        typer.Option("--relay", help="Send owners with --replica what they check requests by."),
     ] = False,
     debug: options.Debug = False,
     **given: Any,

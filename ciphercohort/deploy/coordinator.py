@@ -109,7 +109,8 @@ class Coordinator(Background):
             serverappio: bound for own processes.
             step_seconds: longest wait for one step.
             session_seconds: longest run.
-            relay: hand everybody's replies to everybody, for owners with a `replica` or witnesses.
+            relay: send owners with a replica the others' replies, those with witnesses their
+                words.
             options: of `cohort coordinator init --help-all`, by name; epsilon = 1 unless another
                 promise or `no_privacy=True` is given.
 

@@ -79,7 +79,7 @@ def cost_lines(body: dict[str, Any]) -> list[str]:
         lines.append(
             f"a replica (party init --replica own) adds {replica['seconds']:,.1f} s of computing, "
             f"{size(replica['bytes'])} of others' replies and at most {replica['memory_mb']:,} MB "
-            "at its owner; witnesses are asked in its place for some hundred bytes a step"
+            "at its owner; with witnesses instead, an owner receives a few hundred bytes a step"
         )
     if "encoded_rows" in body:
         lines.append(f"{body['encoded_rows']} (party.toml: encoded_rows_mb)")
@@ -103,10 +103,10 @@ def cost_table(body: dict[str, Any]) -> Any:
     table.add_column("Phase")
     table.add_column("MB per party", justify="right")
     table.add_column("Seconds", justify="right")
-    rows = [(phase, held, lasts.get(phase)) for phase, held in sizes.items()]
+    rows = [(phase, sent, lasts.get(phase)) for phase, sent in sizes.items()]
     rows.append(("total", sum(sizes.values()), body["total_seconds"]))
-    for phase, held, seconds in rows:
+    for phase, sent, seconds in rows:
         style = "bold" if phase == "total" else ""
         shown = "" if seconds is None else f"{seconds:,.1f}"
-        table.add_row(phase, f"{held / 1e6:,.2f}", shown, style=style)
+        table.add_row(phase, f"{sent / 1e6:,.2f}", shown, style=style)
     return table

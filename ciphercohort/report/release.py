@@ -189,7 +189,7 @@ class Release(Caveats):
         return {"second_moment": {f: getattr(moment, f) for f in fields}} if moment else {}
 
     def _certified(self) -> dict[str, Any]:
-        """With who holds the coordinator to what the certificate takes for granted of it."""
+        """The certificate, the promise in all, and how each owner checks the coordinator."""
         return {**(self.certificate or {}), **self._whole(), "replicas": replicas(self.plan)}
 
     def _whole(self) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def _lines(plan: RunPlan, name: str, norm_bound: float, budget: Iterable[str]) -
     for member in plan.members:
         you = " (you)" if member.name == name else ""
         yield f"  {member.name}{you}: {member.rows:,} rows, key {spoken(member.verify_key)}"
-    yield f"By what owners hold requests to the plan's computation: {kinds.replicas(plan)}"
+    yield f"How each owner checks the coordinator: {kinds.replicas(plan)}"
     yield from _held_out(plan, name)
     security = f"{plan.security_bits}-bit" if plan.security_bits else "NONE (toy ring, tests only)"
     yield f"Encryption: security {security}; {_who_opens(plan)}"

@@ -92,7 +92,7 @@ class Party:
         self._policy = policy
         self._size_cap = size_cap
         self._open_contributor = open_contributor
-        # Digest of the plan that an owner who is asked has accepted; None: nobody is asked.
+        # Digest of the plan that its owner has accepted, "" until then; None: nobody is asked.
         self.consented: str | None = None
         self._session: str | None = None
         # A plan is agreed in the second of these.

@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parties.kernel.gram.sums import GramSums, scaled_sums
+from parties.kernel.rows import curvature
 from protocols.ckks import CkksParameters
 from protocols.ckks.circuits.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.circuits.gram import GramLayout
@@ -172,14 +173,8 @@ def layout_for(num_slots: int, num_features: int, outputs: int) -> GramLayout | 
 
 
 def row_sum_bound(norm_bound: float, num_features: int, entry_bound: float) -> float:
-    """Bound on 2 |x_k| sum_j |x_j| over rows with |x| <= norm_bound and |x_j| <= entry_bound.
-
-    The first is attained: (1 + sqrt(d)) / 2 is the largest eigenvalue of the form x_k sum_j x_j.
-    """
-    root = math.sqrt(num_features)
-    by_norm = norm_bound**2 * (1 + root) / 2
-    by_entry = entry_bound * min(root * norm_bound, num_features * entry_bound)
-    return 2 * min(by_norm, by_entry)
+    """Bound on 2 |x_k| sum_j |x_j|: see `kernel.rows.curvature.row_sum_bound`."""
+    return 2 * curvature.row_sum_bound(norm_bound, num_features, entry_bound)
 
 
 # -- party half -----------------------------------------------------------------------------------

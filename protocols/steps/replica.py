@@ -16,7 +16,7 @@ Two replicas are fed the same, or those who sign two replies to one request are 
 that all confirm (`confirmed.View`). NOT prevented: what the replies themselves bring about. An
 owner that chooses its own, or who is lost, which with cover is the coordinator's word (`cover`).
 
-Costs: everybody's replies travel to everybody, and each computes what the coordinator does. Its
+Costs: everybody's replies travel to all with a replica, each of which computes the same. Its
 state is in memory only: a party that restarts has none, and its session is over.
 
 Fixed for one release of OpenFHE and equal floating-point arithmetic, as for `coordinator.replay`.
@@ -59,7 +59,7 @@ DECODED = 6.5
 
 
 HEAD_BYTES = MAX_HEADER_BYTES + SIGNATURE_BYTES
-"""Most of a message without its blobs."""
+"""The most bytes that a message has besides its blobs."""
 
 
 def _step_of(data: bytes) -> str:

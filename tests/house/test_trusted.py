@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 TRUSTED = Trusted.of(ROOT)
 README = (ROOT / "parties/kernel/README.md").read_text()
 MOST_LINES = 11240
-OF_PROTOCOLS = {"encrypted-rows": 4975, "encrypted-model": 6015, "secure-aggregation": 5015}
+OF_PROTOCOLS = {"encrypted-rows": 4980, "encrypted-model": 6015, "secure-aggregation": 5015}
 """The goal is 5,500 of each."""
 
 

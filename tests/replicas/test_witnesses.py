@@ -214,3 +214,10 @@ def test_fewer_witnesses_than_owners_whom_one_fears(replica: tuple[str, ...]) ->
     with pytest.raises(ParameterError, match="2 or more"):
         Policy(replica=replica, min_colluders=1)
     assert Policy(replica=(FIRST, THIRD), min_colluders=1).follows(VICTIM) == (FIRST, THIRD)
+
+
+@pytest.mark.parametrize("replica", ["owm", FIRST, "", True, None])
+def test_whoever_names_something_else_is_told(replica: Any) -> None:
+    """And is not taken for an owner who follows nobody."""
+    with pytest.raises(ParameterError, match=r"replica=.* is none of"):
+        Policy(replica=replica)

@@ -17,21 +17,26 @@ LIFT = 2.0**14  # of shares of a curvature, and of factors that LFFR multiplies 
 
 
 def largest_row_sum(rows: Any, matrix: Sequence[Sequence[float]], held: float) -> float:
-    """What |x_k| sum_j |x_j| of no row x and column k exceeds, by its public schema; 0 without one.
+    """`row_sum_bound` by a party's public schema, 0 without one; matrix, held: see `longest`."""
+    # A matrix undoes what is known of entries.
+    entry = math.inf if matrix else getattr(public_figure(rows, "schema"), "entry_bound", 0.0)
+    return row_sum_bound(longest(rows, matrix, held), rows.num_features, entry)
 
-    matrix, held: see `longest`. Of |x| <= c it is c^2 (1 + sqrt d) / 2, the largest eigenvalue of
-    the form x_k sum_j x_j; of |x_j| <= a, which a matrix undoes, a min(sqrt(d) c, d a).
+
+def row_sum_bound(norm: float, num_features: int, entry: float) -> float:
+    """What |x_k| sum_j |x_j| of no row x with |x| <= norm and |x_j| <= entry exceeds.
+
+    The first is attained: (1 + sqrt(d)) / 2 is the largest eigenvalue of the form x_k sum_j x_j.
     """
-    schema, d = public_figure(rows, "schema"), rows.num_features
-    c, a = longest(rows, matrix, held), math.inf if matrix else getattr(schema, "entry_bound", 0.0)
-    return float(min(c**2 * (1 + math.sqrt(d)) / 2, a * min(math.sqrt(d) * c, d * a)))
+    root = math.sqrt(num_features)
+    return min(norm**2 * (1 + root) / 2, entry * min(root * norm, num_features * entry))
 
 
 def in_range(curvature: Sequence[float], largest: float) -> bool:
-    """Whether rows' curvature ends within its range; curvature: see `curvature_share`."""
+    """Whether curvature of rows that add `largest` ends in its range: see `curvature_share`."""
     constant, high, offset = curvature
-    reaches = constant * largest <= (high - offset) * LEEWAY
-    return constant > 0 and fits(high) and 0 <= offset < high and reaches
+    stays = constant * largest <= (high - offset) * LEEWAY
+    return constant > 0 and fits(high) and 0 <= offset < high and stays
 
 
 def curvature_share(curvature: Sequence[float], rows: Array, num_rows: int) -> Array:

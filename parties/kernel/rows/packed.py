@@ -17,12 +17,12 @@ from parties.kernel import named
 from parties.kernel.integers import clip_rows, row_norms
 from parties.kernel.rows import RowsSheet
 from parties.kernel.rows.curvature import curvature_share
+from parties.kernel.sheet import SLACK
 from protocols.errors import DataError, PolicyError
 from protocols.privacy.laws import RandomSource
 from protocols.privacy.laws.discrete import between, discrete_gaussian
 
 Array = NDArray[np.float64]
-SLACK = 1 + 1e-9  # of float64: rounding, two machines
 HELD = 1.0
 """Norm that rows are clipped to once a matrix has changed them."""
 KINDS = {

@@ -13,7 +13,7 @@ alone, and statsmodels' MICE of the same rows.
 Rubin's rules are for models fitted to the very rows that are analysed. Draws from other rows bring
 information that an analysis of the study's rows alone does not have, and T = U + (1 + 1/m) B counts
 it as uncertainty: with models that are known exactly, Q has the variance U - B, and T says U + B.
-So intervals are too wide, by design (Reiter, Biometrika 95, 2008), never too narrow.
+So intervals are too wide, by design (Reiter, Biometrika 95, 2008).
 """
 
 from __future__ import annotations

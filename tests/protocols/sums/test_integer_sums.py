@@ -325,6 +325,8 @@ def test_numbers_and_grids() -> None:
     third = Exact(np.array([3, 6]), 0).times(1 / 3)
     assert (third.values <= [1.0, 2.0]).all() and third.values == pytest.approx([1.0, 2.0])
     assert not Exact.of(np.zeros(2)).units.any()
+    odd = Exact.of(np.array([np.nan, np.inf, -np.inf])).values
+    assert odd[0] == 0 and odd[1] == -odd[2] > 1e308 and np.isfinite(odd).all()
     big = Exact(np.array([1 << 90], object), 100)
     assert big.values == [2.0**-10] and big.on(10) == [1]
 
