@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +14,7 @@ from ciphercohort.after.inference import Inference, infer_by
 from ciphercohort.after.sums import SumSeries, sums_wanted
 from ciphercohort.deploy.deployed import has_maximum, release_of, write_documents
 from ciphercohort.job.config import DEFAULT_DELTA
-from ciphercohort.job.layout import INFERENCE, PLAN
+from ciphercohort.job.layout import INFERENCE, PLAN, read_file
 from ciphercohort.report.release import Release
 from ciphercohort.results.result import Array
 from parties.agent.settings import OUTCOME, RESULTS, SCHEMA
@@ -44,7 +43,8 @@ def party_results(folder: Path) -> Iterator[Path]:
             continue
         found, its = None, (session.plan, session.opened, schema, session.transcript)
         if has_maximum(session.plan) and not (session.folder / INFERENCE).exists():
-            found = at_maximum(release_of(*its), kept)
+            trained = release_of(*its)
+            found = at_maximum(trained, kept_sums(trained, kept))
         if found is not None or not (session.folder / PLAN).exists():
             write_documents(session.folder, release_of(*its, table=found))
         yield session.folder
@@ -72,7 +72,7 @@ class Session:
     @classmethod
     def of(cls, folder: Path) -> Session:
         """Read it."""
-        held = json.loads((folder / OUTCOME).read_text(encoding="utf-8"))
+        held = read_file(folder / OUTCOME)
         return cls(
             folder=folder,
             plan=plan_from_dict(held["plan"]),
@@ -81,6 +81,11 @@ class Session:
             costs=held.get("costs"),
             missing=tuple(held.get("missing", ())),
         )
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """What every party of it was told, and the centre opened."""
+        return {"plan": self.plan.digest(), "opened": self.opened.tolist()}
 
     @property
     def is_sum(self) -> bool:
@@ -120,6 +125,7 @@ class KeptSums(SumSeries):
                 followed = plan.session == own
             elif (
                 plan.privacy is None
+                and (plan.schema, plan.view) == (template.schema, template.view)
                 and plan.held_out == self.trained.held_out
                 and _rows_of(plan) == _rows_of(self.trained)
                 and (apart := _apart(plan.task, template.task)) <= CLOSE
@@ -145,20 +151,21 @@ def _apart(one: Any, other: Any) -> float:
     return float(np.max(np.abs(here - there) / (1 + np.abs(there)), initial=0.0))
 
 
-def at_maximum(trained: Release, kept: Sequence[Session]) -> Inference | None:
-    """The table that exact sums from the trained model on end at; None: they were not opened.
-
-    kept: sessions of the folder.
-    """
-    plan, schema = trained.plan, trained.schema
-    sums = KeptSums(
-        schema=by_range(schema, private=False),
+def kept_sums(trained: Release, kept: Sequence[Session]) -> KeptSums:
+    """Exact sums at a trained model; kept: sessions of the folder."""
+    plan = trained.plan
+    return KeptSums(
+        schema=by_range(trained.schema, private=False),
         sizes={each.name: each.rows for each in plan.members},
         wanted=sums_wanted(None, DEFAULT_DELTA, 0),
         trained=plan,
         kept=kept,
     )
+
+
+def at_maximum(trained: Release, sums: KeptSums) -> Inference | None:
+    """The table that exact sums from the trained model on end at; None: they were not opened."""
     try:
-        return infer_by(sums, trained.encoding, trained.weights, plan.model)
+        return infer_by(sums, trained.encoding, trained.weights, trained.plan.model)
     except CohortError:
         return None

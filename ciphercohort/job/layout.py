@@ -97,14 +97,24 @@ def read_file(path: Path) -> Any:
 
     Raises:
         OSError: it cannot be read.
-        ValueError, RecursionError: it is not JSON, or holds something else than objects.
+        ValueError, RecursionError: it is not JSON, repeats a key, or holds something else than
+            objects.
     """
     text = path.read_text(encoding="utf-8")
     lines = text.splitlines() if path.suffix == ".jsonl" else [text]
-    found = [json.loads(line) for line in lines]
+    found = [json.loads(line, object_pairs_hook=_once) for line in lines]
     if not all(isinstance(each, dict) for each in found):
         raise ValueError("a list or number stands where an object should")
     return found if path.suffix == ".jsonl" else found[0]
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object; of a repeated key readers take one value or another."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"the key {max(names, key=names.count)!r} is repeated")
+    return found
 
 
 def is_alive(pid: object) -> bool:

@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,18 @@ from protocols.models.registry import model_named
 LABEL_KIND, CLASS_KIND, TARGET_KIND = "logistic-regression", "classification", "regression"
 
 TOLERANCE = 1e-9  # relative; figures are written with all their digits
+
+
+class Absent(Enum):
+    """In the place of a field that is not there: equal to nothing that a file can hold."""
+
+    ABSENT = "nothing"
+
+    def __repr__(self) -> str:
+        return self.value
+
+
+ABSENT = Absent.ABSENT
 
 
 def model_fields(schema: Schema, weights: Array, model: str) -> dict[str, Any]:
@@ -149,7 +162,7 @@ def compare(file: str, field: str, found: Any, expected: Any) -> Iterator[str]:
     if isinstance(expected, Mapping) and isinstance(found, Mapping):
         for key in dict.fromkeys([*expected, *found]):
             yield from compare(
-                file, f"{field}.{key}", found.get(key, "nothing"), expected.get(key, "nothing")
+                file, f"{field}.{key}", found.get(key, ABSENT), expected.get(key, ABSENT)
             )
     elif isinstance(expected, (list, tuple)) and isinstance(found, (list, tuple)):
         if len(found) != len(expected):
@@ -167,4 +180,4 @@ def _equal(found: Any, expected: Any) -> bool:
         return bool(found == expected and type(found) is type(expected))
     if isinstance(found, bool) or not isinstance(found, (int, float)):
         return False
-    return math.isclose(found, expected, rel_tol=TOLERANCE, abs_tol=1e-15)
+    return math.isclose(found, expected, rel_tol=TOLERANCE)

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from ciphercohort.deploy.results import is_sum
-from ciphercohort.job.layout import MODEL, PLAN, read_file
+from ciphercohort.job.layout import MODEL, PLAN, TRANSCRIPT, read_file
 from ciphercohort.verify.figures import model_problems
 from coordinator.deployment import OUTCOME
 from coordinator.replay import Check, OnStep, Replayed, replay
 from protocols.errors import CohortError
+from protocols.plan.protocol import FINISH
 from protocols.plan.run_plan import RunPlan
 
 # What reading a file that is JSON, but of another shape, may raise.
@@ -59,7 +60,7 @@ def _folder_problems(folder: Path, replayed: Replayed) -> Iterator[str]:
     known = {} if is_sum(plan) else {PLAN: agreed, MODEL: sent}
     if (folder / OUTCOME).exists():
         told = {"plan": plan.to_dict(), "digest": plan.digest(), "weights": replayed.weights}
-        known[OUTCOME] = told
+        known[OUTCOME] = {**told, "missing": _missing(folder, plan)}
     for name, expected in known.items():
         try:
             found = read_file(folder / name)
@@ -74,6 +75,12 @@ def _folder_problems(folder: Path, replayed: Replayed) -> Iterator[str]:
                 yield f"{name}, field {field}: not as in the messages"
         if name == MODEL:
             yield from _model_problems(found, plan)
+
+
+def _missing(folder: Path, plan: RunPlan) -> list[str]:
+    """Parties that were not told in the end, for others stood in for them."""
+    asked = {line["recipient"] for line in read_file(folder / TRANSCRIPT) if line["step"] == FINISH}
+    return [name for name in plan.names if name not in asked]
 
 
 def _model_problems(model: Any, plan: RunPlan) -> Iterator[str]:

@@ -22,7 +22,7 @@ from ciphercohort.job.layout import (
     SUMMARY,
     TRANSCRIPT,
 )
-from ciphercohort.results.documents import compare, model_fields
+from ciphercohort.results.documents import ABSENT, compare, model_fields
 from ciphercohort.results.exact_sums import MARK
 from ciphercohort.results.plan_figures import plan_figures, privacy_figures
 from ciphercohort.results.predict import ReleasedModel, raw_rows
@@ -167,16 +167,11 @@ def promise_problems(files: Files, plan: RunPlan) -> Iterator[str]:
         yield f"{FACTS}, field promise: the whole run is below its parts, epsilon {least:g}"
 
 
-def summary_problems(files: Files, plan: RunPlan) -> Iterator[str]:
+def summary_figures(files: Files, plan: RunPlan) -> dict[str, Any]:
     """Every figure of summary.json that plan, model, metrics and transcript determine."""
-    kinds = metrics_by_kind(files)
-    for kind, number in (("iteration", plan.rounds), ("final", 1)):
-        if len(kinds[kind]) != number:
-            yield f"{METRICS}: found {len(kinds[kind])} lines {kind!r}, expected {number}"
-            return
-    costs, final = files[FACTS], kinds["final"][0]
+    costs, final = files[FACTS], metrics_by_kind(files)["final"][0]
     weights, twin = final["decrypted"]["weights"], final["twin"]["weights"]
-    expected = {
+    return {
         **plan_figures(plan),
         **_scores(final.get("ended", final["decrypted"])),
         "twin": _scores(final["twin"]),
@@ -190,9 +185,18 @@ def summary_problems(files: Files, plan: RunPlan) -> Iterator[str]:
         "total_seconds": round(final["total_seconds"], 3),
         "noise": files[MODEL]["noise"],
     }
-    summary = files[SUMMARY]
+
+
+def summary_problems(files: Files, plan: RunPlan) -> Iterator[str]:
+    """Where summary.json differs from `summary_figures`."""
+    kinds = metrics_by_kind(files)
+    for kind, number in (("iteration", plan.rounds), ("final", 1)):
+        if len(kinds[kind]) != number:
+            yield f"{METRICS}: found {len(kinds[kind])} lines {kind!r}, expected {number}"
+            return
+    summary, expected = files[SUMMARY], summary_figures(files, plan)
     for field, value in expected.items():
-        yield from compare(SUMMARY, field, summary.get(field), value)
+        yield from compare(SUMMARY, field, summary.get(field, ABSENT), value)
     yield from _insecure(SUMMARY, summary, plan)
     yield from _metrics_problems(kinds, files, plan, expected)
 

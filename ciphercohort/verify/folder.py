@@ -1,9 +1,9 @@
 """Re-check a run from its folder alone: everything that can be computed again, is.
 
-Files of a run folder are held against one another and against the theorem; where messages were
-kept, the coordinator's arithmetic is executed on them again (`again`). Of a session across machines
-its documents are written again as well (`session`); of other folders with messages that is all
-there is to check.
+Files of a run folder are held against one another and against the theorem, and documents are
+written again from what they say was released; where messages were kept, the coordinator's
+arithmetic is executed on them again (`again`). Of a session across machines, see `session`; of a
+bare log of messages that is all there is to check. Whatever is not checked is named.
 
 What a check cannot show: the folder is not signed. Whoever rewrites every file consistently makes
 another run; the digests of plan and transcript, kept elsewhere, would tell.
@@ -11,13 +11,16 @@ another run; the digests of plan and transcript, kept elsewhere, would tell.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ciphercohort.job.inputs import with_inputs
 from ciphercohort.job.layout import (
     CERTIFICATE,
+    EVALUATION,
     FACTS,
     FIRST,
     HALVES,
@@ -29,6 +32,7 @@ from ciphercohort.job.layout import (
     PLAN,
     PRIVATE,
     RELEASE,
+    REPORT,
     SECOND_MOMENT,
     STATUS,
     SUMMARY,
@@ -39,15 +43,24 @@ from ciphercohort.job.layout import (
     read_status,
     release_of,
 )
+from ciphercohort.report.release import Release
+from ciphercohort.report.release_report import render_release
 from ciphercohort.report.run_folder import file_digest
+from ciphercohort.results.cover_words import with_cover
 from ciphercohort.results.plan_figures import encryption_words
 from ciphercohort.results.predict import ReleasedModel
 from ciphercohort.results.slot_report import slot_problems
 from ciphercohort.verify import figures, messages
 from ciphercohort.verify.again import MALFORMED, execute
 from ciphercohort.verify.certificate import certificate_problems, input_problems
-from ciphercohort.verify.session import session_problems
-from coordinator.deployment import OUTCOME
+from ciphercohort.verify.session import (
+    ANOTHER,
+    differences,
+    of_another_release,
+    session_checks,
+    strays,
+)
+from coordinator.deployment import SESSION
 from coordinator.log import holds_messages
 from coordinator.replay import Check, OnStep, evidence, replay
 from parties.reader.schema import Schema
@@ -56,8 +69,16 @@ from protocols.errors import CohortError, ParameterError
 from protocols.plan.kinds import plan_from_dict
 from protocols.plan.protocol import protocol_of
 from protocols.plan.run_plan import RunPlan
+from protocols.privacy.certificates.mechanism import Mechanism
 from protocols.steps import second_moment
 
+LOG = (TRANSCRIPT, MESSAGES)
+"""All that a bare log of messages has."""
+MEASURED = ("seconds", "iteration_seconds", "whole_seconds", "path_seconds")
+FORESEEN = "expected_log_loss"
+"""A figure of a whitened run's certificate, of the search for its plan."""
+HELD = {"kind", "layout", "state", "files"}
+"""Fields of status.json that are checked."""
 READ = {RELEASE: (PLAN, MODEL, FACTS, TRANSCRIPT), PRIVATE: (SUMMARY, METRICS)}
 
 
@@ -84,13 +105,14 @@ def verify_run(
             f"{str(path)!r} is the private half of a run, and release/ is what is verified: give "
             f"{str(path.resolve().parent / RELEASE)!r}, or the run folder with both"
         )
-    documents = (release / PLAN).exists() and (release / MODEL).exists()
+    documents = (release / PLAN).exists() or (release / MODEL).exists()
     if status is None and rows is None and holds_messages(release):
         checks = execute(release, statements, on_step)
-        checks += _of_a_party(release) if documents else []
-        return checks + _of_a_session(release)
-    if status is None and rows is None and documents:
-        return _of_a_party(release) + _of_a_session(release)
+        if not any(strays(release, LOG)):
+            return checks
+        return [*checks, *(_of_a_party(release) if documents else ()), *_of_a_session(release)]
+    if status is None and rows is None and (documents or (release / SESSION).exists()):
+        return [*(_of_a_party(release) if documents else ()), *_of_a_session(release)]
     if status is None:
         raise ParameterError(
             f"{str(path)!r} is not a run folder: it has no readable {RELEASE}/{STATUS} of "
@@ -120,6 +142,7 @@ def verify_run(
         checks += _load(where, name, files)
     if all(name in files for _, name in names):
         checks += _content(release, files, rows)
+        checks += _of_a_simulation(halves, files)
     if holds_messages(release):
         checks += execute(release, statements, on_step)
     elif statements:
@@ -137,12 +160,69 @@ def _of_a_party(folder: Path) -> list[Check]:
     return failed or list(_content(folder, files, None))
 
 
-def _of_a_session(folder: Path) -> list[Check]:
+def _of_a_session(folder: Path) -> Iterator[Check]:
     """Whatever its documents hold, beside what it agreed on and opened."""
-    if not (folder / OUTCOME).exists():
-        return []
-    problems = partial(session_problems, folder)
-    return [_check("documents", problems, "each written again from what was agreed and opened")]
+    try:
+        yield from session_checks(folder)
+    except (CohortError, OSError, *MALFORMED) as error:
+        yield Check("documents", False, _words(error))
+
+
+def _of_a_simulation(halves: Mapping[str, Path], files: Mapping[str, Any]) -> Iterator[Check]:
+    """Its release written again, and what is not checked."""
+    try:
+        plan = plan_from_dict({k: v for k, v in files[PLAN].items() if k != "digest"})
+    except (CohortError, *MALFORMED):
+        return  # see `_content`
+    problems = partial(_release_problems, halves[RELEASE], plan)
+    yield _check("documents", problems, "each written again from what it says was released")
+    try:
+        yield Check("not checked", True, _unchecked(halves, files, plan))
+    except (CohortError, OSError, *MALFORMED) as error:
+        yield Check("not checked", False, _words(error))
+
+
+def _release_problems(folder: Path, plan: RunPlan) -> Iterator[str]:
+    """Where a document of a simulation's release is not what the others make of it."""
+    release = Release.load(folder)
+    if plan.privacy is not None and release.certificate:
+        own = Mechanism.from_plan(plan, release.schema.norm_bound).certificate
+        more = {k: v for k, v in release.certificate["figures"].items() if k == FORESEEN}
+        own = replace(own, figures={**own.figures, **more})
+        stated = with_inputs(with_cover(own, plan), release.schema_from, private=True)
+        release = replace(release, certificate=stated)
+    yield from differences(folder, {**release.documents(), REPORT: render_release(release)})
+
+
+def _unchecked(halves: Mapping[str, Path], files: Mapping[str, Any], plan: RunPlan) -> str:
+    """What nothing but the SHA-256 in status.json holds, if that: in files, and whole ones.
+
+    It is the word of whoever wrote the folder, who can write another SHA-256 beside it.
+    """
+    release = halves[RELEASE]
+    logged, foreseen = holds_messages(release), files.get(CERTIFICATE, {}).get("figures", {})
+    fields = {
+        MODEL: ("inputs", "noise", *(() if logged else ("released",))),
+        FACTS: (*MEASURED, "traffic", "promise", "missing", "notes"),
+        CERTIFICATE: [f"figures.{FORESEEN}"] if FORESEEN in foreseen else [],
+        INFERENCE: ("rows", "about") if INFERENCE in files else (),
+        STATUS: tuple(read_file(release / STATUS).keys() - HELD),
+    }
+    known = {*HALVES[RELEASE], STATUS, *((MESSAGES,) if logged else ())} - {EVALUATION}
+    known |= {SECOND_MOMENT} if plan.whitens else set()
+    here = f"{RELEASE}/"
+    words = [f"{here}{n} ({', '.join(sorted(each))})" for n, each in fields.items() if each]
+    words += [f"{here}{name}" for name in strays(release, known)]
+    if of_another_release(release / REPORT, render_release(Release.load(release))):
+        words.append(f"{here}{REPORT} ({ANOTHER})")
+    if PRIVATE in halves:
+        own = halves[PRIVATE]
+        rest = {SUMMARY: files[SUMMARY].keys() - figures.summary_figures(files, plan).keys()}
+        rest[STATUS] = read_file(own / STATUS).keys() - {"kind", "files"}
+        words += [f"{PRIVATE}/{n} ({', '.join(sorted(each))})" for n, each in rest.items() if each]
+        words += [f"{PRIVATE}/{name}" for name in strays(own, rest)]
+        words += [f"../{name}" for name in strays(own.parent, halves)]
+    return ", ".join(words)
 
 
 def _moment_problems(folder: Path, plan: RunPlan, files: dict[str, Any]) -> Iterator[str]:
@@ -223,7 +303,8 @@ def _content(path: Path, files: dict[str, Any], data: Table | None) -> Iterator[
     yield _check(
         "schema",
         lambda: input_problems(files.get(CERTIFICATE), model, plan),
-        f"{model.get('inputs', {}).get('schema')}, as model and certificate say",
+        f"{model.get('inputs', {}).get('schema')}: the word of whoever wrote the folder, the same "
+        "in model and certificate",
     )
     unmet = bool((files.get(CERTIFICATE) or {}).get("unmet"))
     if plan.privacy is not None or CERTIFICATE in files:
@@ -255,12 +336,16 @@ def _check(name: str, problems: Callable[[], Iterator[str]], fine: str) -> Check
         found = list(problems())
     except CohortError as error:
         found = [str(error)]
+    except OSError as error:
+        found = [_words(error)]
     except MALFORMED as error:
         found = [f"a file has another shape than it should: {_words(error)}"]
     return Check(name, not found, "; ".join(found) or fine)
 
 
 def _words(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename:
+        return f"{Path(error.filename).name}: {error.strerror}"
     return str(error) if isinstance(error, CohortError) else f"{type(error).__name__} {error}"
 
 

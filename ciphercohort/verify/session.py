@@ -1,17 +1,18 @@
 """A session across machines: its documents, written again from what it agreed on and opened.
 
 outcome.json has that, at the centre and at an owner; exact sums of a table are in the sessions
-beside it. At the centre `again` holds outcome.json against the messages. What no other document
-tells is not looked at: when, how often and on whose wish a session ran, and costs that no report
-shows.
+beside it. At the centre outcome.json, and those of the sums, are held against the messages; at an
+owner they are what the centre told it. What no other document tells is named as not checked: when,
+how often and on whose wish a session ran, and costs that no report shows.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+from hashlib import sha256
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -20,22 +21,27 @@ from ciphercohort.deploy.check import missing_by
 from ciphercohort.deploy.deployed import release_of, transcript_head
 from ciphercohort.deploy.evaluation import evaluated
 from ciphercohort.deploy.inference import DeployedSums, table_document
-from ciphercohort.deploy.results import Session, at_maximum, sessions_of
+from ciphercohort.deploy.results import Session, at_maximum, kept_sums, sessions_of
 from ciphercohort.job.layout import (
+    CERTIFICATE,
     EVALUATION,
+    FACTS,
     INFERENCE,
+    MESSAGES,
     MISSING,
     MODEL,
+    PLAN,
     REPORT,
     TABLE,
     read_file,
 )
 from ciphercohort.report.release_report import render_release
-from ciphercohort.results.documents import compare, to_json
+from ciphercohort.results.documents import ABSENT, compare, to_json
 from ciphercohort.results.predict import ReleasedModel, load_model
 from coordinator.costs import Costs
-from coordinator.deployment import SESSION
+from coordinator.deployment import OUTCOME, SESSION
 from coordinator.log import TRANSCRIPT
+from coordinator.replay import Check, replay
 from coordinator.settings import SCHEMA, Settings
 from coordinator.status import FILE as STATUS
 from parties.reader.schema import Schema
@@ -48,41 +54,117 @@ SOFTWARE = re.compile(r"Python \d+\.\d+\.\d+[^<]*")
 """Of a report: by which releases it was written."""
 
 
-def session_problems(folder: Path) -> Iterator[str]:
-    """Where a document of a session's folder is not what its outcome makes of it.
+ANOTHER = "of another release of Python or ciphercohort"
+WRITTEN = (PLAN, MODEL, CERTIFICATE, FACTS, INFERENCE, TABLE, EVALUATION, MISSING, REPORT)
+"""Documents of a session, each of some sessions."""
+CENTRE = (SESSION, STATUS, OUTCOME, TRANSCRIPT, MESSAGES)
+"""What a session at the centre has, whatever it opened."""
+
+
+def session_checks(folder: Path) -> Iterator[Check]:
+    """Whatever a session's folder holds is compared, or named as not checked.
 
     Raises:
         CohortError: a document cannot be written again; says why.
     """
+    at_centre = any((folder / name).exists() for name in CENTRE if name != OUTCOME)
+    due = CENTRE if at_centre else (OUTCOME,)
+    lost = [f"{name} is missing" for name in due if not (folder / name).exists()]
+    yield Check("session", not lost, "; ".join(lost) or f"it has {', '.join(due)}")
+    if lost:
+        return
     session = Session.of(folder)
-    yield from differences(folder, written_again(session))
-    if (folder / SESSION).exists():
-        yield from centre_problems(session)
+    documents, sums = written_again(session)
+    problems = [*differences(folder, documents), *_unmade(folder, documents)]
+    if at_centre:
+        problems += centre_problems(session)
+    fine = "each written again from what was agreed and opened"
+    yield Check("documents", not problems, "; ".join(problems) or fine)
+    told = sha256(to_json([session.said, *(each.said for each in sums)]).encode()).hexdigest()
+    if at_centre:
+        problems = [problem for each in sums for problem in _sum_problems(each)]
+        fine = f"as in the messages, {len(sums)} sums of sessions beside it too"
+    else:
+        problems = []
+        fine = (
+            f"what was opened, {len(sums)} sums too, is as the centre told this party; its own "
+            "messages are at the centre"
+        )
+    words = f"{fine}; SHA-256 {told[:16]}…, to be the same at every party and at the centre"
+    yield Check("outcome", not problems, "; ".join(problems) or words)
+    yield Check("not checked", True, ", ".join(_unchecked(session, documents, at_centre)) or "-")
 
 
-def written_again(session: Session) -> dict[str, str]:
-    """Text by file name.
+def _sum_problems(beside: Session) -> Iterator[str]:
+    """Where outcome.json of a sum in a session beside is not what its messages open."""
+    replayed, where = replay(beside.folder), f"{beside.folder.name}/{OUTCOME}"
+    yield from (f"{where}, {c.name}: {c.detail}" for c in replayed.checks if not c.passed)
+    found = {"plan": beside.plan.to_dict(), "weights": beside.opened.tolist()}
+    expected = {
+        "plan": replayed.plan and replayed.plan.to_dict(),
+        "weights": replayed.weights,
+    }
+    yield from compare(where, "opened", found, expected)
+
+
+def _unmade(folder: Path, due: Mapping[str, str]) -> Iterator[str]:
+    """Documents that nothing in this session makes."""
+    for name in WRITTEN:
+        if name not in due and (folder / name).exists():
+            yield f"{name}: nothing that this session opened makes it"
+
+
+def _unchecked(session: Session, due: Mapping[str, str], at_centre: bool) -> Iterator[str]:
+    """Files of a session's folder that nothing is compared with, and fields of the others."""
+    folder = session.folder
+    known = {OUTCOME, *due, *(CENTRE if at_centre else ())}
+    fields = {OUTCOME: set(read_file(folder / OUTCOME)) - {"plan", "digest", "weights", "missing"}}
+    if at_centre:
+        fields[SESSION] = set(read_file(folder / SESSION)) - {"session", "plan"}
+        fields[SESSION] |= {"plan.session", "plan.members.commitment"}  # of the template
+        fields[STATUS] = set(read_file(folder / STATUS)) - set(status_fields(session))
+    else:
+        fields[OUTCOME] -= {"transcript"}
+    for name, rest in fields.items():
+        if rest:
+            yield f"{name} ({', '.join(sorted(rest))})"
+    if REPORT in due and of_another_release(folder / REPORT, due[REPORT]):
+        yield f"{REPORT} ({ANOTHER})"
+    yield from strays(folder, known)
+
+
+def strays(folder: Path, known: Collection[str]) -> Iterator[str]:
+    """Files and folders that are not known; an empty file says nothing."""
+    for path in sorted(folder.iterdir()):
+        if path.name not in known and (path.is_dir() or path.stat().st_size):
+            yield f"{path.name}/" if path.is_dir() else path.name
+
+
+def written_again(session: Session) -> tuple[dict[str, str], list[Session]]:
+    """Text by file name, and the sums in sessions beside that it follows from.
 
     Raises:
         CohortError: the sums, or the model, that they follow from are not in the sessions beside.
     """
     if not session.is_sum:
         return _of_training(session)
-    folder, found = session.folder, dict[str, str]()
+    folder, found, beside = session.folder, dict[str, str](), list[Session]()
     if not (folder / SESSION).exists():
-        return found  # an owner has no documents of a sum
+        return found, beside  # an owner has no documents of a sum
     settings = Settings.load(folder.parent.parent)
     if (folder / INFERENCE).exists():
         found |= _inference(settings, folder)
+        others = read_file(folder / INFERENCE)["sessions"][1:]
+        beside = [Session.of(settings.session_folder(each)) for each in others]
     if (folder / EVALUATION).exists():
         found[EVALUATION] = _evaluation(settings, session)
     if (folder / MISSING).exists():
         schema = missing_schema(Schema.load(settings.folder / SCHEMA))
         found[MISSING] = to_json(missing_by(_series(settings, session, schema)))
-    return found
+    return found, beside
 
 
-def _of_training(session: Session) -> dict[str, str]:
+def _of_training(session: Session) -> tuple[dict[str, str], list[Session]]:
     folder, model = session.folder, read_file(session.folder / MODEL)
     schema = Schema.from_dict(model["schema"])
     if schema.digest() != dict(session.plan.schema)["digest"]:
@@ -92,15 +174,19 @@ def _of_training(session: Session) -> dict[str, str]:
     costs = None if session.costs is None else Costs(**session.costs)
     rest: dict[str, Any] = {"costs": costs, "missing": session.missing}
     release = release_of(session.plan, session.opened, schema, head, **rest)
+    beside = list[Session]()
     if "view" in model or (folder / INFERENCE).exists():
-        table = at_maximum(release, sessions_of(folder.parent))
+        sums = kept_sums(release, sessions_of(folder.parent))
+        table = at_maximum(release, sums)
+        used = {each.plan.session for each in sums.done}
+        beside = [each for each in sums.kept if each.plan.session in used]
         if table is None:
             raise ParameterError(
                 f"{INFERENCE} cannot be computed again: the sessions of its sums are not beside "
                 f"{folder.name}; verify it where it was made"
             )
         release = release_of(session.plan, session.opened, schema, head, table=table, **rest)
-    return {**release.documents(), REPORT: render_release(release)}
+    return {**release.documents(), REPORT: render_release(release)}, beside
 
 
 def differences(folder: Path, due: Mapping[str, str]) -> Iterator[str]:
@@ -114,14 +200,18 @@ def differences(folder: Path, due: Mapping[str, str]) -> Iterator[str]:
         if not found:
             yield f"{name} is missing"
         elif path.suffix == ".json":
-            fields, expected = json.loads(found), json.loads(text)
+            fields, expected = read_file(path), json.loads(text)
             for field in {**expected, **fields}:
-                pair = (each.get(field, "nothing") for each in (fields, expected))
+                pair = (each.get(field, ABSENT) for each in (fields, expected))
                 yield from compare(name, field, *pair)
-        elif found != text and (
-            name != REPORT or SOFTWARE.findall(found) == SOFTWARE.findall(text)
-        ):
+        elif found != text and not (name == REPORT and of_another_release(path, text)):
             yield f"{name}: not as the other documents make it"
+
+
+def of_another_release(report: Path, expected: str) -> bool:
+    """Whether other releases wrote a report than would write it here: it is not compared."""
+    written = SOFTWARE.findall(report.read_text(encoding="utf-8")) if report.exists() else []
+    return bool(written) and written != SOFTWARE.findall(expected)
 
 
 def _series(settings: Settings, session: Session, schema: Schema) -> DeployedSums:
@@ -168,17 +258,11 @@ def _evaluation(settings: Settings, session: Session) -> str:
     raise ParameterError(f"{EVALUATION}: its model is not in the sessions beside it")
 
 
-def centre_problems(session: Session) -> Iterator[str]:
-    """session.json and status.json, beside what was agreed and what it cost."""
-    fields, status = (read_file(session.folder / name) for name in (SESSION, STATUS))
+def status_fields(session: Session) -> dict[str, Any]:
+    """What status.json of a finished session has of what was agreed and what it cost."""
     plan, costs = session.plan, Costs(**(session.costs or {}))
-    template = plan_from_dict(fields["plan"])
-    keys = {each.verify_key: each.commitment for each in plan.members}
-    members = tuple(
-        replace(each, commitment=keys.get(each.verify_key, "")) for each in template.members
-    )
     traffic = costs.traffic.values()
-    expected = {
+    return {
         "session": plan.session,
         "state": "finished",
         "iteration": plan.rounds,
@@ -192,8 +276,19 @@ def centre_problems(session: Session) -> Iterator[str]:
         "bytes_per_party": costs.bytes_per_party,
         "waiting_seconds": round(costs.waiting_seconds, 3),
     }
-    for field, value in expected.items():
-        yield from compare(STATUS, field, status.get(field), value)
+
+
+def centre_problems(session: Session) -> Iterator[str]:
+    """session.json and status.json, beside what was agreed and what it cost."""
+    fields, status = (read_file(session.folder / name) for name in (SESSION, STATUS))
+    plan = session.plan
+    template = plan_from_dict(fields["plan"])
+    keys = {each.verify_key: each.commitment for each in plan.members}
+    members = tuple(
+        replace(each, commitment=keys.get(each.verify_key, "")) for each in template.members
+    )
+    for field, value in status_fields(session).items():
+        yield from compare(STATUS, field, status.get(field, ABSENT), value)
     yield from compare(SESSION, "session", fields["session"], plan.session)
     found = replace(template, session=plan.session, members=members).to_dict()
     yield from compare(SESSION, "plan", found, plan.to_dict())

@@ -40,7 +40,6 @@ from ciphercohort.verify.folder import verify_run
 from ciphercohort.verify.session import (
     centre_problems,
     differences,
-    session_problems,
     written_again,
 )
 from coordinator.deployment import serve_session
@@ -54,6 +53,7 @@ from protocols.names import SECURE_AGGREGATION
 from protocols.plan.protocol import PROTOCOLS
 from protocols.words import EXACT_SUMS
 from tests.ciphercohort.cli.test_brief import EVERY
+from tests.ciphercohort.verify.edits import remembered, unsaid
 from tests.sims.document import Document
 from tests.sims.model_runs import cohort
 
@@ -359,9 +359,9 @@ def test_no_field_of_a_document_can_be_changed(
     for folder in (home / where / "sessions").iterdir():
         if not (folder / "outcome.json").exists():
             continue
-        assert not list(session_problems(folder))
         own = Session.of(folder)
-        due = written_again(own)
+        due, _ = written_again(own)
+        assert not list(differences(folder, due))
         for name, good in due.items():
             path = folder / name
             seen.add(name)
@@ -384,6 +384,34 @@ def test_no_field_of_a_document_can_be_changed(
             path.write_text(good)
     every = {"plan.json", "model.json", "report.html", "inference.json", "inference.tex"}
     assert seen == every | ({"run.json", "evaluation.json"} if where == "centre" else set())
+
+
+@pytest.mark.parametrize("where", ["centre", "north"])
+def test_no_edit_of_a_training_goes_unsaid(
+    where: str, followed: dict[str, Any], run: Any, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of any file of the folder; at the centre, of the sums beside it too."""
+    Party(home / "north").results()
+    remembered(monkeypatch)
+    folder = home / where / "sessions" / run.session
+    assert unsaid(folder, every=29) == []
+    told = [
+        re.findall("SHA-256 [0-9a-f]+", each.detail)
+        for path in (folder, home / "north/sessions" / run.session)
+        for each in verify_run(path)
+        if each.name == "outcome"
+    ]
+    assert len(told) == 2 and told[0] == told[1] != []
+    if where == "centre":
+        (folder / "session.json").rename(folder / "kept")
+        assert "session" in {each.name for each in verify_run(folder) if not each.passed}
+        (folder / "kept").rename(folder / "session.json")
+        for beside in folder.parent.glob("*/outcome.json"):
+            good = beside.read_text()
+            fields = json.loads(good)
+            beside.write_text(json.dumps({**fields, "weights": changed(fields["weights"], (0,))}))
+            assert any(not each.passed for each in verify_run(beside.parent))
+            beside.write_text(good)
 
 
 def test_a_session_without_the_sums_of_its_table_does_not_verify(

@@ -1,0 +1,31 @@
+"""No edit of a file goes unsaid: of a simulation, with and without messages, of whole folders."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ciphercohort import simulate
+from ciphercohort.results.result import RunResult
+from tests.ciphercohort.verify.edits import remembered, unsaid
+from tests.sims.fake_run import reseal
+from tests.sims.tables import lopsided_frame
+
+
+def test_of_a_simulation(fake: tuple[Path, RunResult], tmp_path: Path) -> None:
+    """Digests are repaired, as a forger would."""
+    run = Path(shutil.copytree(fake[0], tmp_path / "run"))
+    assert unsaid(run, lambda: reseal(run), every=5) == []
+
+
+def test_of_a_simulation_with_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    remembered(monkeypatch)
+    run = tmp_path / "run"
+    options: dict[str, Any] = {"no_privacy": True, "iterations": 2, "seed": 1}
+    options |= {"protocol": "secure-aggregation", "keep_messages": True, "parties": 2}
+    simulate(data=lopsided_frame(200), label="y", out=run, **options)
+    shutil.rmtree(run / "private")
+    assert unsaid(run, every=9) == []
