@@ -61,7 +61,7 @@ def run(case: Case, plan: RowsPlan | None = None) -> Measured:
     def make_plan(common: dict[str, Any]) -> RowsPlan:
         return replace(plan, **{**common, "schema": {**plan.schema, **common["schema"]}})
 
-    session = open_session(make_plan, rows, secure=case.secure)
+    session = open_session(make_plan, rows, secure=case.secure, row_norm=1.0)
     laps: list[float] = []
 
     def deliver(step: str, outgoing: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -49,6 +50,7 @@ def survival_picture(
             axes.fill_between(times, low, high, step="post", color=color, alpha=0.15, linewidth=0)
         axes.set_ylim(-0.02, 1.02)
         axes.set_xlim(marks[0], marks[-1])
+        axes.set_xticks(list(marks))
         axes.set_xlabel(time)
         axes.set_ylabel("survival")
         axes.legend(loc="best")
@@ -56,10 +58,12 @@ def survival_picture(
             table = figure.add_subplot(grid[1], sharex=axes)
             table.axis("off")
             table.set_ylim(-len(counts), 0.6)
-            table.text(marks[0], 0.1, "at risk", fontsize=9)
-            for k, own in enumerate(counts.values()):
+            beside: Any = {"transform": table.get_yaxis_transform(), "ha": "right", "fontsize": 9}
+            table.text(-0.05, 0.1, "at risk", **beside)
+            for k, (name, own) in enumerate(counts.items()):
+                color = COLORS[k % len(COLORS)]
+                table.text(-0.05, -k - 0.7, name, color=color, **beside)
                 for mark, words in zip(marks, own, strict=True):
-                    color = COLORS[k % len(COLORS)]
                     table.text(mark, -k - 0.7, words, color=color, ha="center", fontsize=9)
         return to_svg(figure)
 

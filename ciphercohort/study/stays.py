@@ -117,9 +117,13 @@ class Stays:
                     names = [each.partition("=")[2] for each in column.features]
                     return tuple(range(place, place + len(names))), tuple(names)
             place += len(column.features)
+        if any(column.name == name for column in self.schema.columns):
+            cure = ", but one of numbers: make its values categories in the schema"
+        else:
+            cure = suggest(name, known)
         raise ParameterError(
-            f"{shown(name)} is no column with categories; these are "
-            f"{', '.join(map(shown, known)) or 'none'}{suggest(name, known)}"
+            f"{shown(name)} is no column with categories{cure}; these are "
+            f"{', '.join(map(shown, known)) or 'none'}"
         )
 
 

@@ -314,15 +314,17 @@ def open_session(
     party: Callable[..., Party] = Believing,
     keys: Mapping[str, Any] | None = None,
     evidence: Any = None,
+    row_norm: float | None = None,
 ) -> Session:
     """Coordinator and parties, ready to run; make: any plan, from the fields that follow from them.
 
     label: of the schema, a class y by default; keys: of the parties, new ones by default; evidence:
-    as of the coordinator.
+    as of the coordinator; row_norm: of the schema.
     """
     names, features = party_names(len(shards)), shards[0][0].shape[1]
     label = label or Label(name="y", positive="1", negative="0")
-    schema = Schema(columns=unit_columns(features - 1), label=label, scaling="range")
+    columns = unit_columns(features - 1)
+    schema = Schema(columns=columns, label=label, scaling="range", row_norm=row_norm)
     # OpenFHE's key maps are static: no two sessions of a process share a name.
     coordinator_key, session = new_signing_key(), uuid.uuid4().hex
     keys = dict(keys or {name: new_signing_key() for name in names})
