@@ -128,7 +128,7 @@ def enrol(party_keys: Mapping[str, str]) -> Exchange[tuple[Member, ...]]:
         try:
             schemas[name] = str(meta["schema"]), int(meta["num_features"])
             rows, seed = int(meta["rows"]), str(meta["commitment"])
-            follows = tuple(str(each) for each in meta.get("follows", ()))
+            follows = tuple(str(each) for each in meta["follows"])
         except (KeyError, ValueError, TypeError, OverflowError):
             raise ProtocolError(f"malformed enrolment of party {name!r}", culprit=name) from None
         members.append(
