@@ -158,8 +158,11 @@ def table_document(
 ) -> tuple[dict[str, Any], Inference]:
     """What inference.json holds, and the table in it; drive: see `DeployedSums`."""
     schema = shared_schema(settings, model)
-    own, trained = by_range(schema, private=epsilon is not None), _trained(settings, model.session)
-    held_out = trained[0].held_out if trained else None
+    own, before = (
+        by_range(schema, private=epsilon is not None),
+        training_plans(settings, model.session),
+    )
+    held_out = before[0].held_out if before else None
     wanted = sums_wanted(epsilon, delta, colluders)
     sums = DeployedSums.of(settings, drive, own, wanted, first, held_out)
     found = infer_by(sums, model.encoding, model.weights, model.model, tell=tell)
@@ -169,7 +172,7 @@ def table_document(
         "inference": found.rows(),
         "inference_about": found.about(),
         "privacy": promise if epsilon is not None else None,
-        "privacy_with_training": _together(trained, schema, sums),
+        "privacy_with_training": _together(before, schema, sums),
         "trained_in": model.session,
         "sessions": sums.sessions,
         "plans": [opened.plan.digest() for opened in sums.done],
@@ -178,21 +181,31 @@ def table_document(
     return body, found
 
 
-def _trained(settings: Settings, session: str) -> list[RunPlan]:
-    """Plans of the training in this folder and of the sum before it; none: it was elsewhere."""
+def training_plans(settings: Settings, session: str) -> list[RunPlan]:
+    """Plans of the training in this folder and of the sum before it; none: it was elsewhere.
+
+    Raises:
+        ParameterError: the session that summed a plan's second moment is not in the folder.
+    """
     found: list[RunPlan] = []
     while session and (settings.session_folder(session) / OUTCOME).is_file():
         found.append(agreed_and_opened(settings, session)[0])
         session = session_fields(settings, session).get("before") or ""
+    due = [moment for each in found if (moment := getattr(each, "moment_plan", ""))]
+    if due and due != [each.digest() for each in found[1:]]:
+        raise ParameterError(
+            f"the second moment that plan {due[0][:16]} summed is not in the session before "
+            f"{found[0].session}: what both spent together cannot be computed"
+        )
     return found
 
 
-def _together(trained: list[RunPlan], schema: Schema, sums: DeployedSums) -> Any:
+def _together(before: list[RunPlan], schema: Schema, sums: DeployedSums) -> Any:
     """epsilon and delta of training and inference; None: one has no promise, or is not known."""
-    first = trained[0].privacy if trained else None
+    first = before[0].privacy if before else None
     if first is None or sums.wanted.epsilon is None:
         return None
-    spent = [Mechanism.from_plan(plan, schema.norm_bound) for plan in trained]
+    spent = [Mechanism.from_plan(plan, schema.norm_bound) for plan in before]
     spent += sums.mechanisms
     whole = first.delta + sums.wanted.delta
     rest = whole - sum(each.additive_delta for each in spent)

@@ -94,9 +94,8 @@ class Session:
 
 
 def sessions_of(folder: Path) -> list[Session]:
-    """Those that finished, the latest last; folder: of all sessions."""
-    paths = sorted(folder.glob(f"*/{OUTCOME}"), key=lambda path: path.stat().st_mtime)
-    return [Session.of(path.parent) for path in paths]
+    """Those that finished; folder: of all sessions."""
+    return [Session.of(path.parent) for path in sorted(folder.glob(f"*/{OUTCOME}"))]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,28 +111,26 @@ class KeptSums(SumSeries):
     def ran(self, template: GradientPlan) -> tuple[GradientPlan, Array, str]:
         """The one at the same point, over the same rows of the same parties.
 
-        Of several, as of trainings that ended close to one another: the one that followed this
-        training, before another one; else the one whose point is nearest.
+        Of several, as of trainings that ended close to one another: the one whose point is nearest.
 
         Raises:
             ParameterError: there is none.
         """
-        followed, own, found = False, self.trained.session, list[tuple[bool, float, Session]]()
+        found = list[tuple[float, Session]]()
         for each in self.kept:
             plan = each.plan
-            if not each.is_sum:
-                followed = plan.session == own
-            elif (
-                plan.privacy is None
+            if (
+                each.is_sum
+                and plan.privacy is None
                 and (plan.schema, plan.view) == (template.schema, template.view)
                 and plan.held_out == self.trained.held_out
                 and _rows_of(plan) == _rows_of(self.trained)
                 and (apart := _apart(plan.task, template.task)) <= CLOSE
             ):
-                found.append((not followed, apart, each))
+                found.append((apart, each))
         if not found:
             raise ParameterError("no such sum was opened")
-        _, _, nearest = min(found, key=lambda each: each[:2])
+        _, nearest = min(found, key=lambda each: each[0])
         return nearest.plan, nearest.opened, ""
 
 

@@ -20,7 +20,7 @@ from typing import Any
 from ciphercohort.deploy.check import missing_by
 from ciphercohort.deploy.deployed import release_of, transcript_head
 from ciphercohort.deploy.evaluation import evaluated
-from ciphercohort.deploy.inference import DeployedSums, table_document
+from ciphercohort.deploy.inference import DeployedSums, table_document, training_plans
 from ciphercohort.deploy.results import Session, at_maximum, kept_sums, sessions_of
 from ciphercohort.job.layout import (
     CERTIFICATE,
@@ -68,6 +68,8 @@ def session_checks(folder: Path) -> Iterator[Check]:
         CohortError: a document cannot be written again; says why.
     """
     at_centre = any((folder / name).exists() for name in CENTRE if name != OUTCOME)
+    if (folder / OUTCOME).exists():
+        at_centre |= "transcript" not in read_file(folder / OUTCOME)
     due = CENTRE if at_centre else (OUTCOME,)
     lost = [f"{name} is missing" for name in due if not (folder / name).exists()]
     yield Check("session", not lost, "; ".join(lost) or f"it has {', '.join(due)}")
@@ -154,7 +156,9 @@ def written_again(session: Session) -> tuple[dict[str, str], list[Session]]:
     settings = Settings.load(folder.parent.parent)
     if (folder / INFERENCE).exists():
         found |= _inference(settings, folder)
-        others = read_file(folder / INFERENCE)["sessions"][1:]
+        held = read_file(folder / INFERENCE)
+        before = [plan.session for plan in training_plans(settings, held["trained_in"])]
+        others = [*before, *held["sessions"][1:]]
         beside = [Session.of(settings.session_folder(each)) for each in others]
     if (folder / EVALUATION).exists():
         found[EVALUATION] = _evaluation(settings, session)

@@ -294,3 +294,16 @@ def test_links_lead_to_files_of_a_clone(page: Path) -> None:
     """Not only to pages that the site makes of other files."""
     targets = LINK.findall(page.read_text(encoding="utf-8"))
     assert [to for to in targets if not (page.parent / to).exists()] == []
+
+
+def test_every_picture_is_shown_and_small() -> None:
+    """In a folder beside its page; a visitor loads all pictures of a page at once."""
+    shown = {
+        (page.parent / name).resolve()
+        for page in TEXTS
+        for name in re.findall(r"[\w./-]+\.(?:svg|png)", page.read_text("utf-8"))
+    }
+    there = {path for end in ("svg", "png") for path in DOCS.rglob(f"*.{end}")}
+    assert len(there) > 30
+    assert there - shown == {DOCS / "assets/favicon.svg"}
+    assert not [path for path in there if path.stat().st_size >= 200_000]

@@ -32,7 +32,7 @@ which the paper prints no value has its picture.
 of each row, and its figure; `--quick` takes seconds. Tables, listed at the end, are read from
 `data`, or `--data-folder`. `cohort reproduce all --out DIR --page docs/papers.md` makes the page.
 """
-PICTURES = "gallery"
+PICTURES = "papers"
 """Folder beside the page; an item's picture is PAPER-NAME.svg in it."""
 ABREAST = 8
 """Figures that a cell has room for."""

@@ -38,6 +38,7 @@ from ciphercohort.results.documents import to_json
 from ciphercohort.verify.again import MALFORMED
 from ciphercohort.verify.folder import verify_run
 from ciphercohort.verify.session import (
+    CENTRE,
     centre_problems,
     differences,
     written_again,
@@ -388,7 +389,12 @@ def test_no_field_of_a_document_can_be_changed(
 
 @pytest.mark.parametrize("where", ["centre", "north"])
 def test_no_edit_of_a_training_goes_unsaid(
-    where: str, followed: dict[str, Any], run: Any, home: Path, monkeypatch: pytest.MonkeyPatch
+    where: str,
+    followed: dict[str, Any],
+    run: Any,
+    home: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Of any file of the folder; at the centre, of the sums beside it too."""
     Party(home / "north").results()
@@ -406,6 +412,11 @@ def test_no_edit_of_a_training_goes_unsaid(
         (folder / "session.json").rename(folder / "kept")
         assert "session" in {each.name for each in verify_run(folder) if not each.passed}
         (folder / "kept").rename(folder / "session.json")
+        stripped = tmp_path / run.session
+        stripped.mkdir()
+        for name in {each.name for each in folder.iterdir()} - set(CENTRE) | {"outcome.json"}:
+            shutil.copy(folder / name, stripped / name)
+        assert "session" in {each.name for each in verify_run(stripped) if not each.passed}
         for beside in folder.parent.glob("*/outcome.json"):
             good = beside.read_text()
             fields = json.loads(good)
