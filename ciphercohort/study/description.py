@@ -44,7 +44,10 @@ ALL, NONE, ELSEWHERE = "all", "(none)", "(other sites)"
 
 @dataclass(frozen=True)
 class Variable:
-    """A column of the table; categories: empty of a numeric one; places: see `Described`."""
+    """A column of the table; categories: empty of a numeric one; places: see `Described`.
+
+    A binary column has both ends of its range as categories, which are its bins.
+    """
 
     name: str
     categories: tuple[str, ...]
@@ -57,6 +60,16 @@ class Variable:
         """Values of a group."""
         bins = self.places[3]
         return bins + 3 if bins else len(self.categories) + 1
+
+    @property
+    def moments(self) -> int:
+        """Values of a group that are no counts, its last."""
+        return 2 * bool(self.places[3])
+
+    @property
+    def is_coded(self) -> bool:
+        """Whether its two categories are codes, of which a table names the second alone."""
+        return len(self.categories) == 2 and (bool(self.moments) or self.categories == ("0", "1"))
 
 
 def variables(schema: Schema, bins: int) -> list[Variable]:
@@ -79,8 +92,9 @@ def variables(schema: Schema, bins: int) -> list[Variable]:
 
 def _variable(column: Column, place: int, missing: int, bins: int) -> Variable:
     if isinstance(column, NumericColumn):
-        spec = (place, 1, missing, bins)
-        return Variable(column.name, (), column.low, column.high, spec)
+        ends = (f"{column.low:g}", f"{column.high:g}") if column.binary else ()
+        spec = (place, 1, missing, len(ends) or bins)
+        return Variable(column.name, ends, column.low, column.high, spec)
     names = column.categories
     return Variable(column.name, names, 0.0, 1.0, (place, len(names), missing, 0))
 
@@ -113,9 +127,9 @@ def group_of(columns: list[Variable], by: str) -> Variable:
         ParameterError: there is none of that name, or it is numeric.
     """
     for each in columns:
-        if each.name == by and each.categories:
+        if each.name == by and not each.moments:
             return each
-    known = [each.name for each in columns if each.categories]
+    known = [each.name for each in columns if not each.moments]
     raise ParameterError(
         f"by={by!r} is no column with categories; these are {', '.join(map(quoted, known))}"
         f"{suggest(by, known)}"
@@ -212,7 +226,10 @@ def _lines(
     variable: Variable, cells: list[dict[str, Any]], difference: list[str]
 ) -> Iterator[tuple[str, ...]]:
     blank = [""] * len(difference)
-    if variable.categories:
+    if variable.is_coded:
+        head = f"{variable.name} = {variable.categories[1]}, n (%)"
+        yield (head, *(_share(each, 1) for each in cells), *difference)
+    elif variable.categories:
         yield (f"{variable.name}, n (%)", *[""] * len(cells), *difference)
         for k, name in enumerate(variable.categories):
             yield (f"{INDENT}{name}", *(_share(each, k) for each in cells), *blank)
@@ -292,8 +309,8 @@ def describe_by(sums: SumSeries, asked: DescribeOptions) -> Description:
 
 
 def _counts(variable: Variable) -> NDArray[np.bool_]:
-    """Which of a column's values are counts: all but two of a numeric one."""
-    return np.arange(variable.cells) < variable.cells - (0 if variable.categories else 2)
+    """Which of a column's values are counts."""
+    return np.arange(variable.cells) < variable.cells - variable.moments
 
 
 def _grouped(
@@ -325,6 +342,8 @@ def _grouped(
     }
     differences = {}
     for variable, start, end in zip(columns, ends, ends[1:], strict=False):
+        # A binary column's counts say what its moments do.
+        end -= variable.moments if variable.categories else 0
         part = table[:, start:end]
         if variable.categories:
             counts = part.T
@@ -355,8 +374,9 @@ def _figures(
     rows: of the group; cover: counts that are not shown; least: 0 with noise.
     """
     private = not least
-    if private and not variable.categories and variable.places[2] < 0:
-        row = np.concatenate([row[:-3], [0.0], row[-2:]])  # the schema refuses missing values
+    if private and variable.moments and variable.places[2] < 0:
+        # The schema refuses missing values: their cell has noise alone.
+        row = np.where(np.arange(len(row)) == variable.places[3], 0.0, row)
     if variable.categories:
         *counts, missing = shown_counts(row, cover, private)
         n = rows - float(row[-1])
@@ -377,10 +397,12 @@ def _drawing(variable: Variable, groups: dict[str, dict[str, Any]]) -> Any:
         for k, name in enumerate(shown):
             own = groups[name]["columns"][variable.name]
             if variable.categories:
-                share = [100 * (c or 0.0) / max(own["n"] or 0.0, 1.0) for c in own["counts"]]
+                first = int(variable.is_coded)
+                counts, names = own["counts"][first:], variable.categories[first:]
+                share = [100 * (c or 0.0) / max(own["n"] or 0.0, 1.0) for c in counts]
                 places = np.arange(len(share)) + 0.8 * (k - (len(shown) - 1) / 2) / len(shown)
                 axes.barh(places, share, height=0.7 / len(shown), color=colors[k], label=name)
-                axes.set_yticks(range(len(share)), variable.categories)
+                axes.set_yticks(range(len(share)), names)
                 axes.set_xlabel("%")
             else:
                 axes.plot([own["q1"], own["q3"]], [k, k], color=colors[k], linewidth=5, alpha=0.5)

@@ -153,5 +153,5 @@ def with_stays(schema: Schema, rows: pd.DataFrame) -> Schema:
     if not min(each.low for each in (time, *entry)) >= 0:
         raise SchemaError(f"time {shown(time.name)} or its entry is negative: correct these rows")
     columns = [NumericColumn(each.name, 0.0, time.high) for each in (time, *entry)]
-    columns.insert(1, NumericColumn(event.name, 0.0, 1.0))
+    columns.insert(1, NumericColumn(event.name, 0.0, 1.0, binary=True))
     return replace(schema, label=Targets(columns=tuple(columns)))

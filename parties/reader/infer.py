@@ -100,7 +100,8 @@ def infer_schema(
     impute: with models of missing cells for so many draws, see `cell_models.of_public`.
 
     Text, boolean and categorical columns become categorical, all others numeric. Ranges are rounded
-    outward to two significant digits, typical value, spread and row norm to one.
+    outward to two significant digits, typical value, spread and row norm to one. Cells of two
+    neighbouring whole numbers, such as 0 and 1, make a column binary.
 
     Raises:
         SchemaError: unknown column names, a label without exactly two values, an unusable column.
@@ -270,12 +271,14 @@ def infer_numeric(name: str, values: FloatArray) -> NumericColumn:
     place = max(min(leading_place(mean), spread_place), spread_place - 1)
     typical = round_at(mean, place)
     spread = round_at(spread, spread_place)
-    if ((values == low) | (values == high)).all():
+    is_two = bool(((values == low) | (values == high)).all())
+    if is_two:
         # Two values: clamping would only falsify the coefficient, so keep both within 2 spreads.
         needed = max(high - typical, typical - low) / CLAMP_SPREADS
         spread = max(spread, round_at(needed, leading_place(needed), ROUND_CEILING))
     ends = outward(low, high - low, ROUND_FLOOR), outward(high, high - low, ROUND_CEILING)
-    return NumericColumn(name=name, low=ends[0], high=ends[1], typical=typical, spread=spread)
+    binary = is_two and high - low == 1 and low.is_integer()
+    return NumericColumn(name, *ends, typical, spread, binary=binary)
 
 
 def infer_date(cells: pd.Series[Any]) -> DateColumn:
@@ -294,7 +297,8 @@ def infer_date(cells: pd.Series[Any]) -> DateColumn:
         )
     origin = (zero + timedelta(days=int(np.nanmin(days)))).replace(month=1, day=1)
     found = infer_numeric(name, days - (origin - zero).days)
-    return DateColumn(origin=origin.isoformat(), **msgspec.structs.asdict(found))
+    fields = {**msgspec.structs.asdict(found), "binary": False}
+    return DateColumn(origin=origin.isoformat(), **fields)
 
 
 def infer_column(cells: pd.Series[Any], deliberate: bool) -> Column:

@@ -61,6 +61,8 @@ class NumericColumn(Public, frozen=True, tag_field="kind", tag="numeric"):
     typical, spread: public centre and scale of "standard" scaling, both or neither, spread > 0
         [the column's own unit]. One significant digit is enough.
     missing: of empty cells. All but "refuse" need a typical value within the range.
+    binary: whether cells are low or high alone, such as 0 and 1; Table 1 counts them, then, one
+        between as the nearer end.
     """
 
     name: Text
@@ -69,6 +71,7 @@ class NumericColumn(Public, frozen=True, tag_field="kind", tag="numeric"):
     typical: Number | None = None
     spread: Width | None = None
     missing: Missing = "refuse"
+    binary: bool = False
 
     def __post_init__(self) -> None:
         """Check the fields one by one, then against each other."""
@@ -577,6 +580,8 @@ class Schema:
                 del column["missing"]
             if column["kind"] == "categorical" and column["typical"] is None:
                 del column["typical"]
+            if not column.get("binary", True):
+                del column["binary"]
         for name in ("weight", "offset", "projection", "imputation"):
             if (beside := getattr(self, name)) is not None:
                 fields[name] = msgspec.to_builtins(beside)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ciphercohort.study.description import ALL, NONE, Description
+from parties.reader.infer import REGRESSION_SCALING, infer_schema
 from parties.reader.schema import CategoricalColumn, Label, NumericColumn, Schema
 from parties.reader.views import cells_schema, encode_with_views
 from protocols.errors import ParameterError, SchemaError
@@ -172,6 +175,83 @@ def test_small_counts_leave_no_file_or_screen(schema: Path, tmp_path: Path) -> N
     assert "std. difference" in told.stdout
     again = cohort("describe", "--data", tmp_path / "rows.csv", "--json", "--split", "by:site")
     assert json.loads(again.stdout)["groups"][ALL]["n"] == ROWS
+
+
+CODED = {"flag": "1", "gap": "1", "sex12": "2", "text": "1", "died": "1"}
+"""Columns of two codes, and which of them a table counts."""
+
+
+def coded(seed: int = 1) -> tuple[pd.DataFrame, Schema]:
+    """Columns of two codes in every way that a schema has them, and a share that is none."""
+    rng = np.random.default_rng(seed)
+    flag = rng.integers(0, 2, ROWS)
+    died = (rng.random(ROWS) < 0.2 + 0.3 * flag).astype(int)
+    rows = pd.DataFrame(
+        {
+            "flag": flag,
+            "gap": pd.Series(rng.random(ROWS) < 0.3).astype(float).where(rng.random(ROWS) < 0.9),
+            "sex12": rng.integers(1, 3, ROWS),
+            "text": rng.integers(0, 2, ROWS),
+            "fraction": rng.random(ROWS).round(2),
+            "died": died,
+            "arm": np.where(rng.random(ROWS) < 0.3 + 0.2 * died, "new", "old"),
+            "site": rng.choice(["a", "b", "c"], ROWS),
+        }
+    )
+    schema = infer_schema(
+        rows, ["died"], exclude=["site"], missing="indicator", **REGRESSION_SCALING
+    )
+    columns = [
+        CategoricalColumn("text", ("0", "1")) if column.name == "text" else column
+        for column in schema.columns
+    ]
+    return rows, replace(schema, columns=tuple(columns))
+
+
+def test_of_two_codes_every_format_has_the_share_of_the_second(tmp_path: Path) -> None:
+    """n (%), and the standardised difference of two proportions; of a share in [0, 1] the mean."""
+    rows, own = coded()
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    own.save(tmp_path / "schema.json")
+    args = ("--data", tmp_path / "rows.csv", "--schema", tmp_path / "schema.json", "--by", "arm")
+    told = cohort("describe", *args, "--split", "by:site", "--out", tmp_path / "out")
+    assert told.exit_code == 0, told.output
+    found = json.loads((tmp_path / "out" / "description.json").read_text())
+    texts = [(tmp_path / f"out/{n}").read_text() for n in ("table-1.csv", "report.html")]
+    texts += [told.stdout, (tmp_path / "out/table-1.tex").read_text().replace("\\%", "%")]
+    lines = [re.sub(r"<[^>]+>|[&,\\\"]|nbsp;", " ", text).split("\n") for text in texts]
+    for name, code in CODED.items():
+        p = rows.groupby("arm")[name].mean() - (int(code) - 1)
+        due = abs(p.new - p.old) / math.sqrt((p.new * (1 - p.new) + p.old * (1 - p.old)) / 2)
+        assert found["standardised_differences"][name] == pytest.approx(due, rel=1e-9)
+        cells = []
+        for group, part in {"all": rows, **dict(list(rows.groupby("arm")))}.items():
+            figures = found["groups"][group]["columns"][name]
+            seen = part[name].dropna()
+            ones = (seen == int(code)).sum()
+            assert figures["counts"] == [len(seen) - ones, ones] and figures["n"] == len(seen)
+            assert figures["missing"] == part[name].isna().sum() and "mean" not in figures
+            cells.append(f"{ones} ({100 * ones / len(seen):.1f})")
+        for text in lines:
+            (line,) = [" ".join(each.split()) for each in text if f"{name} = {code}" in each]
+            assert " ".join(cells) in line, line
+    assert all("fraction  mean (SD)" in "\n".join(text) for text in lines)
+    assert found["groups"]["all"]["columns"]["fraction"]["mean"] == pytest.approx(
+        rows.fraction.mean(), abs=1e-7
+    )
+
+
+def test_with_epsilon_ones_are_counted_within_the_noise_that_is_stated(tmp_path: Path) -> None:
+    parts = [coded(k) for k in range(12)]
+    rows = pd.concat([part for part, _ in parts], ignore_index=True)
+    path = tmp_path / "schema.json"
+    parts[0][1].save(path)
+    found = describe(rows, by="arm", schema=path, split="by:site", epsilon=4.0, seed=5).released()
+    for group, part in rows.groupby("arm"):
+        for name, code in CODED.items():
+            own = found["groups"][group]["columns"][name]
+            assert abs(own["counts"][1] - (part[name] == int(code)).sum()) < 5 * found["noise_std"]
+            assert own["missing"] == 0 or name in ("gap", "text")
 
 
 def test_with_epsilon_figures_have_the_noise_that_is_stated(schema: Path) -> None:
