@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ciphercohort.deploy import flower_commands
+from ciphercohort.deploy.inference import Tell
 from ciphercohort.results.documents import to_json
 from coordinator.deployment import is_driven, taken_up
 from coordinator.settings import NODES, Settings
@@ -24,10 +25,9 @@ RUN_POLL_SECONDS = 20.0
 LATE_SECONDS = 15.0
 """A reply that takes longer is told of."""
 ATTEMPTS = 20
-Say = Callable[[str], None]
 
 
-def drive(settings: Settings, session: str, say: Say) -> dict[str, Any]:
+def drive(settings: Settings, session: str, tell: Tell) -> dict[str, Any]:
     """Register nodes, start Flower runs, return the final status.
 
     A session that the run of the one before it in a series has taken up is watched only.
@@ -41,15 +41,15 @@ def drive(settings: Settings, session: str, say: Say) -> dict[str, Any]:
     flower_commands.write_connection(settings)
     deadline = time.monotonic() + settings.session_seconds
     if taken_up(settings, session):
-        _watch(settings, folder, None, deadline, say)
+        _watch(settings, folder, None, deadline, tell)
     for attempt in range(ATTEMPTS):
         if _is_over(folder):
             break
-        _wait_for_nodes(settings, session, deadline, say)
+        _wait_for_nodes(settings, session, deadline, tell)
         if attempt:
-            say(f"the Flower run ended early: attempt {attempt + 1} goes on with the session")
-        run = _patiently(deadline, say, lambda: flower_commands.submit(settings, session))
-        _watch(settings, folder, run, deadline, say)
+            tell(f"the Flower run ended early: attempt {attempt + 1} goes on with the session")
+        run = _patiently(deadline, tell, lambda: flower_commands.submit(settings, session))
+        _watch(settings, folder, run, deadline, tell)
     else:
         Status(folder, {}).save(state="aborted", reason=f"{ATTEMPTS} Flower runs ended early")
     status = read_status(folder)
@@ -91,7 +91,7 @@ def registered(settings: Settings) -> set[str]:
         return set()
 
 
-def _watch(settings: Settings, folder: Path, run: int | None, deadline: float, say: Say) -> None:
+def _watch(settings: Settings, folder: Path, run: int | None, deadline: float, tell: Tell) -> None:
     """Until the session is over, or the Flower run is; run: None, it has taken the session up.
 
     Whoever lets the others wait is told of, within `RUN_POLL_SECONDS` and `LATE_SECONDS`.
@@ -102,25 +102,27 @@ def _watch(settings: Settings, folder: Path, run: int | None, deadline: float, s
         phase = status.get("phase") or "starting"
         words = f"{phase} {status.get('iteration')}/{status.get('rounds')}"
         if words != seen:
-            say(words)
+            tell(words)
             seen = words
         time.sleep(LOOK_SECONDS)
         if time.monotonic() - asked < RUN_POLL_SECONDS:
             continue
-        if not _goes_on(settings, folder, run, deadline, say):
+        if not _goes_on(settings, folder, run, deadline, tell):
             return
         late = _late(folder)
-        states = _patiently(deadline, say, lambda: register_missing(settings)) if late else {}
+        states = _patiently(deadline, tell, lambda: register_missing(settings)) if late else {}
         words = "; ".join(late_words(name, states.get(name, ""), late[name]) for name in late)
         if words and words != told:
-            say(words)
+            tell(words)
         told, asked = words, time.monotonic()
 
 
-def _goes_on(settings: Settings, folder: Path, run: int | None, deadline: float, say: Say) -> bool:
+def _goes_on(
+    settings: Settings, folder: Path, run: int | None, deadline: float, tell: Tell
+) -> bool:
     if run is None:
         return is_driven(settings, folder.name)
-    state = _patiently(deadline, say, lambda: flower_commands.run_state(settings, run))
+    state = _patiently(deadline, tell, lambda: flower_commands.run_state(settings, run))
     return not state.startswith("finished")
 
 
@@ -150,11 +152,11 @@ def _is_over(folder: Path) -> bool:
     return status is not None and status["state"] in OVER
 
 
-def _wait_for_nodes(settings: Settings, session: str, deadline: float, say: Say) -> None:
+def _wait_for_nodes(settings: Settings, session: str, deadline: float, tell: Tell) -> None:
     told, until = [""], min(deadline, time.monotonic() + settings.step_seconds)
     status, since = Status(settings.session_folder(session), {}), dict[str, str]()
     while True:
-        states = _patiently(deadline, say, lambda: register_missing(settings))
+        states = _patiently(deadline, tell, lambda: register_missing(settings))
         missing = [name for name, state in states.items() if state != "online"]
         now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
         since = {name: since.get(name, now) for name in missing}
@@ -168,12 +170,12 @@ def _wait_for_nodes(settings: Settings, session: str, deadline: float, say: Say)
             status.save(state="aborted", reason=reason)
             raise ProtocolError(reason)
         if words != told:
-            say("; ".join(words))
+            tell("; ".join(words))
             told = words
         time.sleep(POLL_SECONDS)
 
 
-def _patiently(deadline: float, say: Say, ask: Callable[[], Any]) -> Any:
+def _patiently(deadline: float, tell: Tell, ask: Callable[[], Any]) -> Any:
     """Ask the SuperLink, again for up to two minutes while it does not answer."""
     until = min(deadline, time.monotonic() + 120)
     while True:
