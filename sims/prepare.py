@@ -161,19 +161,7 @@ def public_schema(config: SimulationConfig) -> Schema | None:
         SchemaError: the file cannot be read, or columns are chosen beside it.
     """
     if config.schema is not None:
-        schema = Schema.load(config.schema)
-        names = {column.name for column in schema.columns}
-        for name, wrong in (
-            ("exclude", names & {*config.exclude}),
-            ("include", names ^ {*(config.include or names)}),
-        ):
-            if wrong:
-                raise SchemaError(
-                    f"{name}={', '.join(getattr(config, name))}, and schema={config.schema} says "
-                    f"otherwise of {sorted(wrong)[0]!r}: leave {name} out, or make the schema with "
-                    f"it (cohort schema init --{name})"
-                )
-        return schema
+        return chosen_schema(config.schema, exclude=config.exclude, include=config.include)
     if config.data is not None:
         return None
     schema = Schema.load(SCHEMAS / f"{_builtin(config)}.json")
@@ -191,6 +179,35 @@ def public_schema(config: SimulationConfig) -> Schema | None:
     kept = tuple(column for column in schema.columns if column.name in chosen)
     norm = None if config.is_unclipped else schema.row_norm
     return replace(schema, columns=kept, label=label, row_norm=norm) if kept else None
+
+
+def chosen_schema(
+    path: str | Path,
+    *,
+    exclude: Sequence[str] = (),
+    include: Sequence[str] = (),
+    reference: Sequence[str] = (),
+) -> Schema:
+    """The schema of a file, which the columns that are chosen beside it do not contradict.
+
+    Raises:
+        SchemaError: it cannot be read, or says otherwise.
+    """
+    schema = Schema.load(path)
+    names = {column.name for column in schema.columns}
+    firsts = {column.features[0] for column in schema.columns}
+    for name, given, wrong in (
+        ("exclude", exclude, names & {*exclude}),
+        ("include", include, names ^ ({*include} - {*schema.label.names} if include else names)),
+        ("reference", reference, {*reference} - firsts),
+    ):
+        if wrong:
+            raise SchemaError(
+                f"{name}={', '.join(given)}, and schema={path} says otherwise of "
+                f"{sorted(wrong)[0]!r}: leave {name} out, or make the schema with it (cohort "
+                f"schema init --{name})"
+            )
+    return schema
 
 
 def _builtin(config: SimulationConfig) -> str:

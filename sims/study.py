@@ -40,7 +40,7 @@ from protocols.errors import DataError, ParameterError, SchemaError
 from protocols.exchange.documents import suggest
 from protocols.statistics.evaluation.figures import LEAST
 from sims.evaluation import shown_sites
-from sims.prepare import inferred, split_rows
+from sims.prepare import chosen_schema, inferred, split_rows
 from sims.simulated_sums import Sums
 from sims.simulation import noise_root, party_specs
 
@@ -49,11 +49,16 @@ Found = TypeVar("Found", bound=Any)
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """Who has which rows, and what is promised; fields as of `simulate`."""
+    """Who has which rows, and what is promised; fields as of `simulate`.
+
+    reference: see `infer_schema`.
+    """
 
     data: Table
     schema: FilePath | None = None
     exclude: Sequence[str] = ()
+    include: Sequence[str] = ()
+    reference: Sequence[str] = ()
     parties: int | None = None
     split: str = "even"
     epsilon: float | None = None
@@ -88,10 +93,31 @@ class Asked:
                 raise SchemaError(f"{name!r} is not a column{suggest(name, known)}")
         return frame
 
-    def inferred(self, frame: pd.DataFrame, outcome: Any, **more: Any) -> Schema:
-        """A schema of the rows, with `outcome` as its label, or its targets."""
-        left_out = (*self.exclude, *self.split_column)
-        return inferred(frame, outcome, [], **{"exclude": left_out, "missing": "indicator", **more})
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Columns that no feature is made of."""
+        return (*self.exclude, *self.split_column)
+
+    def given(self) -> Schema | None:
+        """The schema's file, if there is one; see `chosen_schema`."""
+        if self.schema is None:
+            return None
+        chosen = {"exclude": self.exclude, "include": self.include, "reference": self.reference}
+        return chosen_schema(Path(self.schema), **chosen)
+
+    def inferred(
+        self, frame: pd.DataFrame, outcome: Any, needed: Sequence[str | None] = (), **more: Any
+    ) -> Schema:
+        """A schema of the rows, with `outcome` as its label, or its targets.
+
+        needed: columns that are used, whether included or not.
+        """
+        chosen: dict[str, Any] = {"exclude": self.left_out, "reference": self.reference}
+        if self.include:
+            predicted = {outcome} if isinstance(outcome, str) else {*outcome}
+            used = dict.fromkeys((*self.include, *filter(None, needed)))
+            chosen["include"] = [name for name in used if name not in predicted]
+        return inferred(frame, outcome, [], **{"missing": "indicator", **chosen, **more})
 
     def check_folder(self, name: str) -> None:
         """Before anything is asked; see `files.check_folder`."""
@@ -176,7 +202,7 @@ def survival(data: Table, **given: Any) -> Survival:
         CohortError: an option or the data are refused; the message says why.
     """
     own, asked = parted(CurveOptions, given)
-    terms, sums = _of_stays(data, asked)
+    terms, sums = _of_stays(data, asked, (own.by,))
     return terms.kept(survival_by(sums, own), SURVIVAL)
 
 
@@ -191,7 +217,7 @@ def cox(data: Table, **given: Any) -> Cox | PrivateCox | Pooled:
         CohortError: an option or the data are refused; the message says why.
     """
     own, asked = parted(CoxOptions, given)
-    terms, sums = _of_stays(data, asked, own.imputations)
+    terms, sums = _of_stays(data, asked, (own.strata, own.curves), own.imputations)
     return terms.kept(imputed_by(hazards_by, sums, own), SURVIVAL)
 
 
@@ -208,8 +234,8 @@ def glm(data: Table, **given: Any) -> Glm | Pooled:
     terms = Asked(data=data, **asked)
     named = tuple(filter(None, (own.target, own.weight, own.offset)))
     frame = terms.table(*named)
-    if terms.schema is not None:
-        schema = Schema.load(Path(terms.schema))
+    if (given_schema := terms.given()) is not None:
+        schema = given_schema
     elif own.target is None:
         raise ParameterError("target: name a column, or give a schema")
     else:
@@ -231,14 +257,17 @@ def _drawn(imputations: int | None) -> dict[str, Any]:
 
 
 def _of_stays(
-    data: Table, given: dict[str, Any], imputations: int | None = None
+    data: Table,
+    given: dict[str, Any],
+    needed: Sequence[str | None],
+    imputations: int | None = None,
 ) -> tuple[Asked, Sums]:
-    """Sums over rows whose targets are time, event and entry."""
+    """Sums over rows whose targets are time, event and entry; needed: see `Asked.inferred`."""
     columns, asked = parted(StayColumns, given)
     terms = Asked(data=data, **asked)
     frame = terms.table(*columns.names)
-    if terms.schema is not None:
-        schema = Schema.load(Path(terms.schema))
+    if (given_schema := terms.given()) is not None:
+        schema = given_schema
         if columns.names and columns.names != schema.label.names:
             raise SchemaError(
                 f"time, event and entry {', '.join(columns.names)} are not the schema's targets "
@@ -247,7 +276,8 @@ def _of_stays(
     elif columns.time is None or columns.event is None:
         raise ParameterError("time and event: name both columns, or give a schema")
     else:
-        schema = with_stays(terms.inferred(frame, columns.names, **_drawn(imputations)), frame)
+        own = terms.inferred(frame, columns.names, needed, **_drawn(imputations))
+        schema = with_stays(own, frame)
     terms.check_folder(SURVIVAL)
     sums, _ = terms.sums(frame, schema, by_range(schema))
     return terms, sums
@@ -255,18 +285,16 @@ def _of_stays(
 
 def _schema_of(terms: Asked, frame: pd.DataFrame, by: str | None) -> Schema:
     """The schema that is given, or that of the rows, with one of the columns as its outcome."""
-    if terms.schema is not None:
-        return Schema.load(Path(terms.schema))
-    left_out = (*terms.exclude, *terms.split_column)
-    whole = [
-        str(n) for n in frame.columns if n not in left_out and not missing_cells(frame[n]).any()
-    ]
+    if (given := terms.given()) is not None:
+        return given
+    used = {*(terms.include or frame.columns), *filter(None, [by])} - {*terms.left_out}
+    whole = [str(n) for n in frame.columns if n in used and not missing_cells(frame[n]).any()]
     if not whole:
         raise DataError("every column has missing cells: give a schema")
     outcome = by if by in whole else whole[0]
     for label, more in ((outcome, {"several": True}), ([outcome], {})):
         try:
-            return terms.inferred(frame, label, **more)
+            return terms.inferred(frame, label, (by,), **more)
         except SchemaError:
             if not isinstance(label, str):
                 raise

@@ -43,6 +43,10 @@ def init(
     include: Annotated[
         list[str] | None, names(help="The only columns to use (default: all).")
     ] = None,
+    reference: Annotated[
+        list[str] | None,
+        names(help="COLUMN=CATEGORY that other categories are compared with. Default: the first."),
+    ] = None,
     person: Annotated[
         list[str] | None,
         names("--id", help="Columns that name people: left out, and rows are not joined by them."),
@@ -129,6 +133,7 @@ def init(
                 positive,
                 exclude=(*(exclude or ()), *(person or ())),
                 include=include or None,
+                reference=tuple(reference or ()),
                 dates=tuple(dates or ()),
                 several=True,
                 project=project,

@@ -89,7 +89,7 @@ STUDIES = (
         centre="Table 1: describe the rows of every admitted party, by one secure sum.",
         records=(DescribeOptions,),
         few=(
-            *("data", "by", "sites", "schema", "exclude", "parties", "split", "epsilon", "least"),
+            *("data", "by", "sites", "schema", "include", "parties", "split", "epsilon", "least"),
             "out",
         ),
     ),
@@ -109,7 +109,7 @@ STUDIES = (
         records=(SurvivalModel, CurveOptions, CoxOptions),
         simulated=(StayColumns,),
         few=(
-            *("data", "time", "event", "model", "by", "schema", "parties", "split", "epsilon"),
+            *("data", "time", "event", "model", "by", "schema", "include", "split", "epsilon"),
             "out",
         ),
         few_centre=(
@@ -183,6 +183,15 @@ def _simulated(study: Study) -> Callable[..., None]:
             typer.Option(help="Public column schema (cohort schema init). Default: inferred."),
         ] = None,
         exclude: Annotated[list[str] | None, options.names(help="Columns to leave out.")] = None,
+        include: Annotated[
+            list[str] | None, options.names(help="The only columns to use (default: all).")
+        ] = None,
+        reference: Annotated[
+            list[str] | None,
+            options.names(
+                help="COLUMN=CATEGORY that other categories are compared with. Default: the first."
+            ),
+        ] = None,
         parties: Annotated[
             int | None, typer.Option(help="How many data owners. Default: 3.")
         ] = None,
@@ -211,6 +220,8 @@ def _simulated(study: Study) -> Callable[..., None]:
                 data,
                 schema=schema,
                 exclude=tuple(exclude or ()),
+                include=tuple(include or ()),
+                reference=tuple(reference or ()),
                 parties=parties,
                 split=split,
                 epsilon=epsilon,

@@ -73,6 +73,12 @@ class Covariates:
     columns: int
     flags: tuple[tuple[int, ...], ...]
 
+    @property
+    def reference(self) -> tuple[str, ...]:
+        """A note: of each column the category that the others are compared with."""
+        firsts = [f"{name} {levels[0]}" for name, (_, levels) in self.groups.items()]
+        return (f"reference: {', '.join(firsts)}",) * bool(firsts)
+
     @classmethod
     def of(cls, schema: Schema, strata: str | None = None) -> Covariates:
         """All but the strata, of a schema as `views.by_range` gives it."""
@@ -354,7 +360,7 @@ def cox_by(sums: SumSeries, asked: CoxOptions) -> Cox:
     survival = np.cumprod(1 - np.append(0.0, _shares(start)[:-1]))  # before each bin
     square, p, whole = proportional(current, kept, survival)
     names_left = [str(name) for name in names[~kept]]
-    notes = list(sums.notes)
+    notes = [*covariates.reference, *sums.notes]
     if names_left:
         notes.append(f"left out, for the other columns determine them: {', '.join(names_left)}")
     scale = covariates.scale

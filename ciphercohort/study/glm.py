@@ -280,7 +280,7 @@ def glm_by(sums: SumSeries, asked: GlmOptions) -> Glm:
     into = _in_units(sums.schema, covariates, site_intercepts)
     blocks = {name: _spread(each, kept) for name, each in covariances.items()}
     left_out = [str(name) for name in labels[~kept]]
-    notes = list(sums.notes)
+    notes = [*covariates.reference, *sums.notes]
     if left_out:
         notes.append(f"left out, for the other columns determine them: {', '.join(left_out)}")
     # The intercept comes first.

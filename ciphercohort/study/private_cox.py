@@ -203,7 +203,7 @@ def private_cox_by(sums: SumSeries) -> PrivateCox:
     left = mu * math.sqrt(1 - COUNTED - MULTIPLIED - FIRST)
     estimate, length = private_steps(point, left, ask)
     estimate = weighted(estimate, start, found, covariates.flags)
-    notes = []
+    notes = [*covariates.reference]
     if length > LONG:
         notes.append(
             f"the result is {length:.1f} times as far from the first point that counts as noise "

@@ -72,6 +72,7 @@ def infer_schema(
     *,
     exclude: Sequence[str] = (),
     include: Sequence[str] | None = None,
+    reference: Sequence[str] = (),
     dates: Sequence[str] = (),
     missing: Missing = "refuse",
     several: bool = False,
@@ -91,6 +92,8 @@ def infer_schema(
     exclude: columns to leave out.
     include: the only columns to use [default: all]. A column named here may look like an ID or
         have more than 100 categories.
+    reference: "column=category" of each column whose first category is to be another one than the
+        first by name.
     dates: columns of days, which count from the first of January of the earliest one's year.
     missing: of the columns that have missing cells in the sample.
     several: take a label of three or more values as classes.
@@ -119,6 +122,7 @@ def infer_schema(
             table, names, (*exclude, *(b.name for b in beside.values())), include, dates
         )
     ]
+    columns = with_references(columns, reference)
     try:
         outcome = (
             infer_label(table[label], positive, several)
@@ -206,6 +210,31 @@ def _kept(
         else infer_column(table[name], deliberate=include is not None)
         for name in left
     ]
+
+
+def with_references(columns: Sequence[Column], reference: Sequence[str]) -> list[Column]:
+    """The same columns, each category that is named "column=category" the first of its own.
+
+    Raises:
+        SchemaError: there is no such category.
+    """
+    found = {column.name: column for column in columns}
+    known = {
+        f"{column.name}={category}": (column, category)
+        for column in columns
+        if isinstance(column, CategoricalColumn)
+        for category in column.categories
+    }
+    for each in reference:
+        if each not in known:
+            raise SchemaError(
+                f"reference={shown(each)} is no category of the table{suggest(each, known)}: write "
+                "COLUMN=CATEGORY, of a column that is used and holds texts"
+            )
+        column, first = known[each]
+        others = (category for category in column.categories if category != first)
+        found[column.name] = msgspec.structs.replace(column, categories=(first, *others))
+    return list(found.values())
 
 
 def infer_targets(frame: pd.DataFrame, names: Sequence[str]) -> Targets:

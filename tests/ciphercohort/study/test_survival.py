@@ -25,6 +25,7 @@ from ciphercohort.study.cox import Cox
 from ciphercohort.study.private_cox import PrivateCox
 from ciphercohort.study.stays import OTHER, Stays
 from ciphercohort.study.survival import ALL, Survival
+from parties.reader.infer import REGRESSION_SCALING, infer_schema
 from parties.reader.schema import NumericColumn, Schema, Targets
 from protocols.errors import ParameterError, PrivacyError, SchemaError
 from protocols.statistics.study.cox import RiskSums, concordance, independent, proportional
@@ -98,6 +99,52 @@ def test_a_cox_model_is_that_of_the_pooled_rows(late: bool, stratified: bool) ->
     assert found.likelihood[1] == pytest.approx(truth.llf, abs=1e-6)
     assert found.events == table().died.sum()
     assert found.rows()[1]["hazard_ratio"] == pytest.approx(math.exp(truth.params[1]))
+
+
+def test_columns_and_references_are_those_that_are_chosen() -> None:
+    """Of the pooled rows with the same columns and references, and the table names these."""
+    rows, own = table(), {k: v for k, v in asked(False).items() if k != "exclude"}
+    found = cox(rows, include=("arm",), strata="sex", reference=("arm=c",), **own)
+    x = pd.DataFrame({f"arm={arm}": rows.arm == arm for arm in "ab"}).astype(float)
+    truth = PHReg(rows.months, x, status=rows.died, strata=rows.sex, ties="efron").fit()
+    assert found.names == tuple(x.columns)
+    np.testing.assert_allclose(found.coef, truth.params, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(found.se, truth.bse, rtol=1e-6)
+    assert "reference: arm c" in found.tables()[0].notes
+    assert [
+        *describe(rows, include=("age",), by="sex", split="by:site").groups["m"]["columns"]
+    ] == ["age"]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "words"),
+    [
+        ({"include": ("wart",)}, "is not in the table"),
+        ({"reference": ("arm=d",)}, "COLUMN=CATEGORY"),
+        ({"reference": ("age=1",)}, "COLUMN=CATEGORY"),
+        ({"include": ("age",), "reference": ("arm=c",)}, "COLUMN=CATEGORY"),
+        ({"include": ("age",), "exclude": ("age",)}, "to be left out"),
+    ],
+)
+def test_choices_of_no_column_are_refused(chosen: dict[str, Any], words: str) -> None:
+    with pytest.raises(SchemaError, match=words):
+        cox(table(), **{**asked(False), **chosen})
+
+
+@pytest.mark.parametrize("command", [describe, survival, cox])
+@pytest.mark.parametrize(
+    "chosen", [{"exclude": ("age",)}, {"include": ("age",)}, {"reference": ("arm=c",)}]
+)
+def test_a_choice_that_the_schema_contradicts_is_refused(
+    command: Any, chosen: dict[str, Any], tmp_path: Path
+) -> None:
+    rows, path = table().drop(columns="entry"), tmp_path / "schema.json"
+    targets = ["months", "died"]
+    infer_schema(rows, targets, exclude=["site"], reference=["arm=b"], **REGRESSION_SCALING).save(
+        path
+    )
+    with pytest.raises(SchemaError, match=f"{next(iter(chosen))}=.* says otherwise"):
+        command(rows, schema=path, split="by:site", **chosen)
 
 
 @pytest.mark.parametrize("late", [False, True])
