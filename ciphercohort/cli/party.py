@@ -363,8 +363,8 @@ def status(folder: Folder, as_json: options.AsJson = False, debug: options.Debug
         )
         typer.echo(f"{found['party']}: {words if found['session'] else 'no session'}")
         typer.echo(f"plans that wait for consent: {len(found['pending'])}")
-        for plan in found["pending"]:
-            typer.echo(f"  {plan[:8]} waits for you: cohort party consent {folder}")
+        for code in found["pending"]:
+            typer.echo(f"  {code} waits for you: cohort party consent {folder}")
         budget = found.get("budget")
         if budget:
             typer.echo(
@@ -378,8 +378,8 @@ def status(folder: Folder, as_json: options.AsJson = False, debug: options.Debug
 )
 def consent(
     folder: Folder,
-    accept: Annotated[str | None, typer.Option(help="Plan: its first 8 digits or more.")] = None,
-    refuse: Annotated[str | None, typer.Option(help="Plan: its first 8 digits or more.")] = None,
+    accept: Annotated[str | None, typer.Option(help="Code of a plan that waits.")] = None,
+    refuse: Annotated[str | None, typer.Option(help="Code of a plan that waits.")] = None,
     debug: options.Debug = False,
 ) -> None:
     """Show the plans that wait, in words; accept or refuse one."""
@@ -390,15 +390,15 @@ def consent(
             raise ParameterError("accept and refuse are both given: choose one of them")
         party = Party(folder)
         if accept:
-            typer.echo(f"accepted: {party.accept(accept)}")
+            typer.echo(f"accepted: plan {party.accept(accept)}")
             return
         if refuse:
-            typer.echo(f"refused: {party.refuse(refuse)}")
+            typer.echo(f"refused: plan {party.refuse(refuse)}")
             return
         pending = party.pending()
-        for plan, words in pending.items():
+        for code, words in pending.items():
             stdout().print(words, markup=False)
-            typer.echo(f"to accept: cohort party consent {folder} --accept {plan[:8]}")
+            typer.echo(f"to accept: cohort party consent {folder} --accept {code}")
         if not pending:
             typer.echo("no plan waits for consent")
 

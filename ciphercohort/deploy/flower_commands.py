@@ -98,7 +98,10 @@ def check_addresses(settings: CoordinatorSettings) -> None:
         address = getattr(settings, name)
         host, _, port = address.rpartition(":")
         try:
-            socket.create_server((host.strip("[]"), int(port))).close()
+            family, *_, bound = socket.getaddrinfo(
+                host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )[0]
+            socket.create_server(bound[:2], family=family).close()
         except OSError as error:
             raise ParameterError(
                 f"{name}={address} cannot be bound ({error.strerror}): stop what listens there, or "

@@ -53,7 +53,8 @@ class Party(Background):
         )
         hospital.know("card-b.json", "card-c.json")  # compare their keys by telephone
         hospital.start(getpass())                    # in the background, until stop()
-        print(*hospital.pending().values())
+        for code, words in hospital.pending().items():
+            print(words, code)
         hospital.accept("3f2a91c0")
 
     `Party("hospital-a")` opens a folder that is there. `start`, `stop` and `with` as of a
@@ -308,17 +309,17 @@ class Party(Background):
         return self._ask(STATUS)
 
     def pending(self) -> dict[str, str]:
-        """Plans that wait for consent, in words, by digest."""
+        """Plans that wait for consent, in words, by the code to accept or refuse each by."""
         found: dict[str, str] = self.status()["pending"]
         return found
 
-    def accept(self, plan: str) -> str:
-        """Consent to a plan that waits; plan: its first 8 digits or more. Returns all of them."""
-        return self._decide(plan, accept=True)
+    def accept(self, code: str) -> str:
+        """Consent to the plan that waits under a code. Returns the plan's digest."""
+        return self._decide(code, accept=True)
 
-    def refuse(self, plan: str) -> str:
-        """Refuse a plan that waits; the run ends."""
-        return self._decide(plan, accept=False)
+    def refuse(self, code: str) -> str:
+        """Refuse the plan that waits under a code; the run ends."""
+        return self._decide(code, accept=False)
 
     def abort(self) -> str | None:
         """End the session that goes on: the key share is erased. Returns its name."""
@@ -343,8 +344,8 @@ class Party(Background):
 
         return list(party_results(self.folder))
 
-    def _decide(self, plan: str, *, accept: bool) -> str:
-        return str(self._ask(CONSENT, {"plan": plan, "accept": accept})["plan"])
+    def _decide(self, code: str, *, accept: bool) -> str:
+        return str(self._ask(CONSENT, {"code": code, "accept": accept})["plan"])
 
     def _ask(self, kind: bytes, request: Mapping[str, Any] | None = None) -> dict[str, Any]:
         return AgentClient(Path(self.settings.socket), patience=2.0).control(

@@ -92,7 +92,7 @@ def session_checks(folder: Path) -> Iterator[Check]:
             f"what was opened, {len(sums)} sums too, is as the centre told this party; its own "
             "messages are at the centre"
         )
-    words = f"{fine}; SHA-256 {told[:16]}…, to be the same at every party and at the centre"
+    words = f"{fine}; SHA-256 {told}, to be the same at every party and at the centre"
     yield Check("outcome", not problems, "; ".join(problems) or words)
     yield Check("not checked", True, ", ".join(_unchecked(session, documents, at_centre)) or "-")
 

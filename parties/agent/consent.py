@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import secrets
 import threading
 import time
 from collections import Counter
@@ -18,6 +19,7 @@ from protocols.plan.run_plan import RunPlan
 log = logging.getLogger(__name__)
 
 _SHOWN = 3
+_CODE_BYTES = 4
 
 
 class Consent:
@@ -28,6 +30,9 @@ class Consent:
     they are now. foresee: what a plan would take of the owner's budget, in words; refuses what
     would overdraw it. wait_seconds: how long a plan waits for its decision. norm_bound: of this
     owner's rows, for the figures that the owner is shown.
+
+    Security: a plan is accepted by a code that is drawn here when the plan is shown. By digits of
+    its digest it could not be: a coordinator finds two plans that share them.
 
     Privacy: the noise of a run is divided over its members, so a member that nobody vouches for
     may add none. A plan with one is refused, whatever the policy says.
@@ -50,7 +55,7 @@ class Consent:
         self._peers, self._foresee, self._wait_seconds = peers, foresee, wait_seconds
         self._changed = threading.Condition()
         self._decided = store.decisions()
-        self._pending: dict[str, str] = {}
+        self._pending: dict[str, tuple[str, str]] = {}
 
     def check_members(self, plan: RunPlan) -> None:
         """Refuse strangers.
@@ -88,27 +93,28 @@ class Consent:
             raise PolicyError(f"{' and '.join(map(repr, twins))} of the plan have the same key")
 
     def pending(self) -> dict[str, str]:
-        """Manifests in words, by plan digest."""
+        """Manifests in words, by the code to decide by."""
         with self._changed:
-            return dict(self._pending)
+            return dict(self._pending.values())
 
-    def decide(self, plan: str, accept: bool) -> dict[str, Any]:
-        """Accept or refuse a waiting plan; `plan` may be the first 8 or more digits.
+    def decide(self, code: str, accept: bool) -> dict[str, Any]:
+        """Accept or refuse the plan that waits under a code.
 
         Raises:
-            ParameterError: no such plan waits.
+            ParameterError: no plan waits under it.
         """
         with self._changed:
-            found = [name for name in self._pending if len(plan) >= 8 and name.startswith(plan)]
-            if len(found) != 1:
+            waiting = {each: digest for digest, (each, _) in self._pending.items()}
+            if code not in waiting:
                 raise ParameterError(
-                    f"plan {plan!r} does not wait for consent, or these are not its first "
-                    "8 digits or more; see cohort party consent"
+                    f"no plan waits for consent under {code!r}: each plan has a new code whenever "
+                    "it is shown; see cohort party consent"
                 )
-            self._store.decided(found[0], accept)
-            self._decided[found[0]] = accept
+            digest = waiting[code]
+            self._store.decided(digest, accept)
+            self._decided[digest] = accept
             self._changed.notify_all()
-            return {"plan": found[0], "accepted": accept}
+            return {"plan": digest, "accepted": accept}
 
     def require(self, plan: RunPlan) -> None:
         """Return once the owner agrees.
@@ -126,8 +132,9 @@ class Consent:
             log.warning(
                 "%s: plan %s waits for consent: cohort party consent shows it", self._name, digest
             )
+        words = describe_plan(plan, self._name, self._norm_bound, budget)
         with self._changed:
-            self._pending[digest] = describe_plan(plan, self._name, self._norm_bound, budget)
+            self._pending.setdefault(digest, (secrets.token_hex(_CODE_BYTES), words))
             try:
                 while digest not in self._decided:
                     if not self._changed.wait(deadline - time.monotonic()):

@@ -86,8 +86,8 @@ class AgentServer:
             made = self._agent.statement(str(asked.get("session") or "") or None)
             return json.dumps({"statement": made.hex()}).encode()
         if kind == frames.CONSENT:
-            plan, accept = str(asked.get("plan", "")), asked.get("accept") is True
-            return json.dumps(self._agent.consent.decide(plan, accept)).encode()
+            code, accept = str(asked.get("code", "")), asked.get("accept") is True
+            return json.dumps(self._agent.consent.decide(code, accept)).encode()
         raise ParameterError(f"unknown request {kind!r}")
 
 

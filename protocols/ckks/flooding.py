@@ -131,17 +131,20 @@ def encode_complex(context: RingContext, slots: NDArray[np.complex128], level: i
     """Plaintext of complex slot values, shape (<= num_slots,), at the given level.
 
     OpenFHE refuses what has no coefficient above 1/2 but is not zero, and a refusal would tell of
-    what is encoded. Coefficients' mean square is 2 / n^2 of the sum of the slots' squares.
+    what is encoded. Coefficients' mean square is 2 / n^2 of the sum of the slots' squares. Both
+    vectors are always computed: the time does not tell which one is taken.
     """
     params = context.params
     complex_cc, primes = _complex_context(params)
     if primes != context.primes:
         raise PlatformError("this OpenFHE release picks other primes for complex plaintexts")
     scale, n = 2.0**params.scale_bits, params.ring_dim
-    if not np.linalg.norm(slots) * scale > n / 2:  # a mean square of 1/2: one is above 1/2
-        rounded = np.rint(from_slots(scale * np.pad(slots, (0, n // 2 - len(slots)))))
-        slots = to_slots(rounded) / scale
-    return complex_cc.MakeCKKSPackedPlaintext(slots.tolist(), 1, level)
+    exact = np.pad(slots, (0, n // 2 - len(slots)))
+    with np.errstate(over="ignore", invalid="ignore"):  # of values that OpenFHE refuses by itself
+        rounded = to_slots(np.rint(from_slots(scale * exact))) / scale
+        is_small = not np.linalg.norm(exact) * scale > n / 2  # a mean square of 1/2
+    taken = np.stack([exact, rounded])[int(is_small)]
+    return complex_cc.MakeCKKSPackedPlaintext(taken.tolist(), 1, level)
 
 
 @lru_cache(maxsize=8)

@@ -401,11 +401,13 @@ def test_an_abort_that_overtakes_the_first_request(agents: Agents) -> None:
 def decide(agent: Agent, accept: bool, seen: list[str]) -> None:
     while not agent.consent.pending():
         time.sleep(0.01)
-    ((plan, words),) = agent.consent.pending().items()
+    ((code, words),) = agent.consent.pending().items()
     seen.append(words)
-    with pytest.raises(ParameterError, match="does not wait"):
-        agent.consent.decide(plan[:7], accept)
-    agent.consent.decide(plan[:12], accept)
+    digest = words.split()[1]
+    for other in (code[:7], digest, digest[:8]):
+        with pytest.raises(ParameterError, match="no plan waits"):
+            agent.consent.decide(other, accept)
+    agent.consent.decide(code, accept)
 
 
 @pytest.mark.parametrize("restarted", [False, True])

@@ -208,8 +208,8 @@ def test_requests_that_wait_do_not_lock_the_owner_out(serve: Callable[..., Runni
         while door._slots._value and time.monotonic() < deadline:
             time.sleep(0.01)
         assert not door._slots._value and not replies  # all slots are taken, and wait
-        (plan,) = client.control(frames.STATUS, {})["pending"]
-        assert client.control(frames.CONSENT, {"plan": plan, "accept": True})["accepted"]
+        (code,) = client.control(frames.STATUS, {})["pending"]
+        assert client.control(frames.CONSENT, {"code": code, "accept": True})["accepted"]
         for thread in flood:
             thread.join(20)
         raise KeyboardInterrupt

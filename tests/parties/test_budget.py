@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from threading import Thread
+from time import sleep
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +20,7 @@ from parties.agent.manifest import describe_plan
 from parties.agent.owner import Owner
 from parties.agent.store import SessionStore
 from parties.verifier.foreseen import foreseen
-from protocols.errors import PolicyError
+from protocols.errors import ParameterError, PolicyError
 from protocols.privacy.calibrate.figures import PublicFigures
 from protocols.privacy.calibrate.one_sum import plan_sum
 from protocols.privacy.certificates.mechanism import Mechanism
@@ -56,7 +59,9 @@ def ledger_in(folder: Path, epsilon: float = 1.0, spent: float = 0.0) -> Ledger:
     return ledger
 
 
-def consent_of(folder: Path, plan: Any, ledger: Ledger | None) -> Consent:
+def consent_of(
+    folder: Path, plan: Any, ledger: Ledger | None, wait_seconds: float = 0.01
+) -> Consent:
     """Of a person, who is not there."""
     keys, owner = plan.roster, owner_of(ledger)
     return Consent(
@@ -67,7 +72,7 @@ def consent_of(folder: Path, plan: Any, ledger: Ledger | None) -> Consent:
         norm_bound=NORM,
         peers=lambda: keys,
         foresee=lambda each: foreseen(each, owner),
-        wait_seconds=0.01,
+        wait_seconds=wait_seconds,
     )
 
 
@@ -163,3 +168,38 @@ def test_a_budget_of_one_run_takes_its_two_sessions(tmp_path: Path) -> None:
 def test_without_a_ledger_it_says_so() -> None:
     (told,) = foreseen(calibration("quadratic-gd").template, owner_of(None))
     assert "no ledger is kept" in told
+
+
+def test_a_code_accepts_the_plan_that_was_shown_with_it_alone(tmp_path: Path) -> None:
+    """Neither another plan later, nor the same one shown again, nor a part of a digest."""
+    plan = plan_of("first")
+    consent = consent_of(tmp_path, plan, None, wait_seconds=0.4)
+    plans = [plan, replace(plan, session="another"), plan]
+
+    def ask(each: Any) -> None:
+        with suppress(PolicyError):
+            consent.require(each)
+
+    def shown(each: Any) -> tuple[Thread, str]:
+        asked = Thread(target=ask, args=(each,))
+        asked.start()
+        while not (found := consent.pending()):
+            sleep(0.01)
+        ((code, words),) = found.items()
+        assert each.digest() in words
+        return asked, code
+
+    codes = list[str]()
+    for each in plans:
+        asked, code = shown(each)
+        digest = each.digest()
+        for other in (*codes, digest, digest[:8], code[:7], ""):
+            with pytest.raises(ParameterError, match="no plan waits"):
+                consent.decide(other, True)
+        codes.append(code)
+        asked.join()
+    assert len(set(codes)) == 3 and not consent._decided
+    asked, code = shown(plan)
+    assert consent.decide(code, True) == {"plan": plan.digest(), "accepted": True}
+    asked.join()
+    assert consent._decided == {plan.digest(): True}

@@ -21,12 +21,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ciphercohort import simulate
 from coordinator.log import FOLDER, recorded
 from coordinator.relay import relaying
 from protocols.errors import MessageError, ProtocolError
 from protocols.exchange.messages import Body, public_bytes
 from protocols.exchange.relayed import MARK, RELAY, beside, parted
 from tests.replicas.deviations import believing, blob, one_bit, ran, refusals, with_replicas, zeros
+from tests.sims.tables import lopsided_frame
 from tests.support.helpers import Session, log2_error, party_names
 from tests.support.sessions import (
     NAG,
@@ -370,3 +372,18 @@ def test_another_processor_asks_the_same(tmp_path: Path) -> None:
         command, env={**os.environ, **OTHER}, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.parametrize(("who", "checking"), [("none", 0), ("one", 1), ("all", 3)])
+def test_a_simulation_says_who_checks(who: str, checking: int) -> None:
+    """Alike in plan and summary; the model is the same."""
+    frame, fast = lopsided_frame(60), {"protocol": "secure-aggregation", "as_trained": True}
+    result = simulate(
+        data=frame, label="y", no_privacy=True, iterations=1, seed=1, replicas=who, **fast
+    )
+    names = [member.name for member in result.plan.members]
+    follows = [member.follows for member in result.plan.members]
+    assert follows == [*((name,) for name in names[:checking]), *[()] * (3 - checking)]
+    words = f"{', '.join(names[:checking])}: own replica"
+    assert (words in result.summary()["replicas"]) == bool(checking)
+    np.testing.assert_allclose(result.weights, result.twin_weights, atol=1e-6)

@@ -396,11 +396,11 @@ def test_party_status_and_consent_by_command(home: Path) -> None:
         shown = cohort("party", "consent", home / "a").output
         digest = shown.split()[1]
         assert "NO NOISE" in shown and "a (you): 40 rows" in shown.replace("\n", " ")
-        assert cohort("party", "consent", home / "a", "--accept", "ffffffff").exit_code == 2
-        assert (
-            f"accepted: {digest}"
-            in cohort("party", "consent", home / "a", "--accept", digest[:10]).output
-        )
+        code = shown.split()[-1]
+        for other in (digest, digest[:8], f"{code}0", code[:7]):
+            assert cohort("party", "consent", home / "a", "--accept", other).exit_code == 2
+        done = cohort("party", "consent", home / "a", "--accept", code)
+        assert f"accepted: plan {digest}" in done.output.replace("\n", " ")
         waiting.join(10)
         assert not waiting.is_alive()
     finally:

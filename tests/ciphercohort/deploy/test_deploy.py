@@ -226,9 +226,9 @@ def answering(party: Party, accept: bool) -> threading.Thread:
     def answer() -> None:
         while not (plans := party.pending()):
             time.sleep(0.05)
-        ((digest, words),) = plans.items()
+        ((code, words),) = plans.items()
         assert "NO NOISE" in words
-        (party.accept if accept else party.refuse)(digest[:8])
+        (party.accept if accept else party.refuse)(code)
 
     thread = threading.Thread(target=answer)
     thread.start()
@@ -279,8 +279,8 @@ def accepting(party: Party) -> Iterator[None]:
 
     def accept() -> None:
         while not over.wait(0.05):
-            for digest in party.pending():
-                party.accept(digest[:8])
+            for code in party.pending():
+                party.accept(code)
 
     thread = threading.Thread(target=accept)
     thread.start()
