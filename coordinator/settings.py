@@ -68,6 +68,20 @@ class Settings(Checked, frozen=True):
         paths = sorted((self.folder / CARDS).glob("*.json"))
         return {card.name: card for card in map(Card.load, paths)}
 
+    def owners(self) -> dict[str, Card]:
+        """Admitted parties that have something in common.
+
+        Raises:
+            ParameterError: there are fewer than two.
+        """
+        cards = self.cards()
+        if len(cards) < 2:
+            raise ParameterError(
+                f"parties={len(cards)} admitted, and a session needs 2 or more: cohort coordinator "
+                "admit FOLDER CARD"
+            )
+        return cards
+
     def card_path(self, name: str, ending: str = "json") -> Path:
         """Where the card of a party stands, or its node key (ending "pub")."""
         return self.folder / CARDS / f"{file_stem(name)}.{ending}"

@@ -61,7 +61,7 @@ def next_run(settings: Settings, before: str | None = None) -> tuple[RunPlan, Ca
     Raises:
         CohortError: too few parties, or no certified setting for their rows.
     """
-    cards, schema = settings.cards(), Schema.load(settings.folder / SCHEMA)
+    cards, schema = settings.owners(), Schema.load(settings.folder / SCHEMA)
     for card in cards.values():
         if card.schema != schema.digest():
             raise ParameterError(f"party {card.name!r} uses another schema than {SCHEMA}")

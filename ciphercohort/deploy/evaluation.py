@@ -46,7 +46,7 @@ def evaluation_plan(
         ParameterError: the model is for another schema, no rows were held back from its training,
             or a name is no party's, or a site's that is too small.
     """
-    cards, schema = settings.cards(), encoding_of(shared_schema(settings, model), model.view)
+    cards, schema = settings.owners(), encoding_of(shared_schema(settings, model), model.view)
     if rows not in (ALL, HELD_OUT):
         raise ParameterError(f"rows={rows!r} is not {ALL} or {HELD_OUT}")
     held_out = None

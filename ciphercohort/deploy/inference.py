@@ -68,7 +68,7 @@ class DeployedSums(SumSeries):
         held_out: HeldOut | None = None,
     ) -> DeployedSums:
         """first: the session that began a series to go on with; held_out: which rows, None: all."""
-        sizes = {card.name: card.rows for card in settings.cards().values()}
+        sizes = {card.name: card.rows for card in settings.owners().values()}
         return cls(
             schema=schema,
             sizes=sizes,

@@ -13,7 +13,10 @@ import pandas as pd
 import pytest
 
 from ciphercohort.after.sums import sums_wanted
+from ciphercohort.deploy.deployed import next_run
+from ciphercohort.deploy.evaluation import evaluation_plan
 from ciphercohort.job.config import SimulationConfig
+from ciphercohort.results.predict import ReleasedModel
 from ciphercohort.study import deployed
 from ciphercohort.study.asked import GlmOptions
 from ciphercohort.study.description import ALL
@@ -77,6 +80,23 @@ def test_a_description_is_that_of_a_simulation(
                 assert own[key] == (pytest.approx(value) if isinstance(value, float) else value)
     assert told["groups"][ALL]["columns"]["age"]["missing"] == pooled().age.isna().sum()
     assert (path.parent / "table-1.tex").is_file() and found.num_rows == len(pooled())
+
+
+@pytest.mark.parametrize("admitted", [0, 1])
+def test_without_two_admitted_parties_a_session_says_whom_it_lacks(
+    centre: Hospitals, admitted: int
+) -> None:
+    """Of a training, a sum and a judgement."""
+    model = ReleasedModel(schema=SCHEMA, weights=np.zeros(SCHEMA.num_features))
+    for name in NAMES[admitted:]:
+        centre.settings.card_path(name).unlink()
+    for session in (
+        lambda: next_run(centre.settings),
+        lambda: deployed.describe(folder_of(centre, False)),
+        lambda: evaluation_plan(centre.settings, model, epsilon=None, delta=0.0, colluders=0),
+    ):
+        with pytest.raises(ParameterError, match=f"parties={admitted} admitted.*coordinator admit"):
+            session()
 
 
 def test_owners_consent_to_exact_cells_and_to_tables_of_their_own(
