@@ -10,7 +10,8 @@ second accountant (dp-accounting, from the bounds over the noise of the plans) m
 
 **Near.** Studies with Weibull lifetimes, which no few intervals fit, and uniform censoring, in
 float64 from the very row functions and budgets: how often intervals hold the true log hazard
-ratios, and how large the errors are. In the last setting covariates are a number and four flags.
+ratios, and how large the errors are. Settings with flags have a number and four flags for
+covariates; that with tails exponentials, up to 1 of a spread of 1/10.
 """
 
 from __future__ import annotations
@@ -53,14 +54,18 @@ EFFECTS = (0.8, -0.5, 0.3, 0.0, 0.6)
 SPREAD, SHAPE, REACH = 0.35, 1.3, 1.959964
 FLAGS = (0.5, 0.3, 0.1, 0.05)
 """How often covariates that are 0 or 1 are 1: persons of the last weigh least."""
+TAIL = 0.1
+"""Mean and spread of covariates with long tails."""
 
 
 def people(
-    rng: np.random.Generator, rows: int, shares: Sequence[float] = ()
+    rng: np.random.Generator, rows: int, shares: Sequence[float] = (), *, tails: bool = False
 ) -> tuple[Array, Array]:
     """Covariates and a bias, then time on [0, 1] and event; shares: of ones, of the last ones."""
     effects = np.array(EFFECTS)
     x = np.clip(rng.normal(0, SPREAD, (rows, len(effects))), -1, 1)
+    if tails:
+        x = np.minimum(rng.exponential(TAIL, x.shape), 1)
     if shares:
         x[:, -len(shares) :] = rng.random((rows, len(shares))) < shares
     death = 0.8 * rng.weibull(SHAPE, rows) * np.exp(-x @ effects / SHAPE)
@@ -106,7 +111,13 @@ def fitted(
 
 
 def cover(
-    rows: int, epsilon: float, studies: int, seed: int = 0, shares: Sequence[float] = ()
+    rows: int,
+    epsilon: float,
+    studies: int,
+    seed: int = 0,
+    shares: Sequence[float] = (),
+    *,
+    tails: bool = False,
 ) -> dict[str, Any]:
     """Coverage of 95 % intervals, errors, and how much of the standard errors is noise."""
     flags = [(len(EFFECTS) - 1 - k,) for k in range(len(shares))]
@@ -114,7 +125,8 @@ def cover(
     hits, errors, sizes, noise, refused = (list[Any]() for _ in range(5))
     for _ in range(studies):
         try:
-            estimate, start = fitted(rng, *people(rng, rows, shares), epsilon, flags=flags)
+            x, y = people(rng, rows, shares, tails=tails)
+            estimate, start = fitted(rng, x, y, epsilon, flags=flags)
         except PrivacyError as error:
             refused.append(str(error))
             continue
@@ -133,6 +145,7 @@ def cover(
         "rows": rows,
         "epsilon": epsilon,
         "flags": list(shares),
+        "tails": tails,
         "studies": studies,
         "refused": len(refused),
         "coverage": float(np.mean(hits)) if hits else None,
@@ -141,6 +154,9 @@ def cover(
         "root_mean_square": float(np.sqrt(np.mean(np.square(errors)))) if hits else None,
         "largest_error": float(np.median(np.abs(errors).max(axis=1))) if hits else None,
         "standard_error": float(np.mean(sizes)) if hits else None,
+        "width_over_error": (np.mean(sizes, axis=0) / np.std(errors, axis=0)).round(3).tolist()
+        if hits
+        else None,
         "of_it_noise": float(np.mean(noise)) if hits else None,
     }
 
@@ -216,13 +232,16 @@ def main() -> None:
     ]
     for line in lines:
         print(json.dumps(line), flush=True)
-    for rows, epsilon, shares in (
-        (4000, 1.0, ()),
-        (10_000, 1.0, ()),
-        (2000, 4.0, ()),
-        (4000, 4.0, FLAGS),
-    ):
-        lines.append(cover(rows, epsilon, asked.studies, shares=shares))
+    settings: tuple[tuple[int, float, dict[str, Any]], ...] = (
+        (4000, 1.0, {}),
+        (10_000, 1.0, {}),
+        (2000, 4.0, {}),
+        (4000, 4.0, {"shares": FLAGS}),
+        (4000, 4.0, {"shares": FLAGS, "seed": 1}),
+        (4000, 4.0, {"tails": True}),
+    )
+    for rows, epsilon, more in settings:
+        lines.append(cover(rows, epsilon, asked.studies, **more))
         print(json.dumps(lines[-1]), flush=True)
     if asked.out:
         asked.out.write_text(json.dumps(lines, indent=1) + "\n", encoding="utf-8")
