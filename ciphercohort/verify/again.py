@@ -42,7 +42,7 @@ def execute(folder: Path, statements: Sequence[bytes], on_step: OnStep) -> list[
     checks = list(replayed.checks)
     if replayed.passed:
         problems = list(_folder_problems(folder, replayed))
-        words = "; ".join(problems) or "its documents are what was agreed and sent"
+        words = "; ".join(problems) or "its plan and what was released are what was agreed and sent"
         checks.append(Check("run folder", not problems, words))
     return checks
 

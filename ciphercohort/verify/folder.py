@@ -36,6 +36,7 @@ from ciphercohort.job.layout import (
     SECOND_MOMENT,
     STATUS,
     SUMMARY,
+    TABLE,
     TRANSCRIPT,
     is_alive,
     private_of,
@@ -49,6 +50,7 @@ from ciphercohort.report.run_folder import file_digest
 from ciphercohort.results.cover_words import with_cover
 from ciphercohort.results.plan_figures import encryption_words
 from ciphercohort.results.predict import ReleasedModel
+from ciphercohort.results.promise import WHOLE
 from ciphercohort.results.slot_report import slot_problems
 from ciphercohort.verify import figures, messages
 from ciphercohort.verify.again import MALFORMED, execute
@@ -79,6 +81,8 @@ FORESEEN = "expected_log_loss"
 """A figure of a whitened run's certificate, of the search for its plan."""
 HELD = {"kind", "layout", "state", "files"}
 """Fields of status.json that are checked."""
+WEIGHTS = ["weights", "coef", "intercept", "scaling"]
+"""Of model.json: those of one sum, or of what was released."""
 READ = {RELEASE: (PLAN, MODEL, FACTS, TRANSCRIPT), PRIVATE: (SUMMARY, METRICS)}
 
 
@@ -201,14 +205,20 @@ def _unchecked(halves: Mapping[str, Path], files: Mapping[str, Any], plan: RunPl
     """
     release = halves[RELEASE]
     logged, foreseen = holds_messages(release), files.get(CERTIFICATE, {}).get("figures", {})
+    model, whole = files[MODEL], [WHOLE] if files[FACTS]["promise"] else []
+    free = [] if logged else ["released"]
+    if free or "view" in model:  # or of sums, whose messages a simulation does not keep
+        free += WEIGHTS
     fields = {
-        MODEL: ("inputs", "noise", *(() if logged else ("released",))),
+        MODEL: ("inputs", "noise", *free, *whole),
         FACTS: (*MEASURED, "traffic", "promise", "missing", "notes"),
-        CERTIFICATE: [f"figures.{FORESEEN}"] if FORESEEN in foreseen else [],
+        CERTIFICATE: [*([f"figures.{FORESEEN}"] if FORESEEN in foreseen else []), *whole],
         INFERENCE: ("rows", "about") if INFERENCE in files else (),
+        REPORT: ("what it shows of these",),
         STATUS: tuple(read_file(release / STATUS).keys() - HELD),
     }
     known = {*HALVES[RELEASE], STATUS, *((MESSAGES,) if logged else ())} - {EVALUATION}
+    known -= {TABLE}
     known |= {SECOND_MOMENT} if plan.whitens else set()
     here = f"{RELEASE}/"
     words = [f"{here}{n} ({', '.join(sorted(each))})" for n, each in fields.items() if each]

@@ -13,7 +13,6 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from hashlib import sha256
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,7 @@ from ciphercohort.job.layout import (
 )
 from ciphercohort.report.release_report import render_release
 from ciphercohort.results.documents import ABSENT, compare, to_json
-from ciphercohort.results.predict import ReleasedModel, load_model
+from ciphercohort.results.predict import ReleasedModel
 from coordinator.costs import Costs
 from coordinator.deployment import OUTCOME, SESSION
 from coordinator.log import TRANSCRIPT
@@ -54,7 +53,7 @@ SOFTWARE = re.compile(r"Python \d+\.\d+\.\d+[^<]*")
 """Of a report: by which releases it was written."""
 
 
-ANOTHER = "of another release of Python or ciphercohort"
+ANOTHER = "which release wrote it"
 WRITTEN = (PLAN, MODEL, CERTIFICATE, FACTS, INFERENCE, TABLE, EVALUATION, MISSING, REPORT)
 """Documents of a session, each of some sessions."""
 CENTRE = (SESSION, STATUS, OUTCOME, TRANSCRIPT, MESSAGES)
@@ -154,14 +153,10 @@ def written_again(session: Session) -> tuple[dict[str, str], list[Session]]:
     if not (folder / SESSION).exists():
         return found, beside  # an owner has no documents of a sum
     settings = Settings.load(folder.parent.parent)
-    if (folder / INFERENCE).exists():
-        found |= _inference(settings, folder)
-        held = read_file(folder / INFERENCE)
-        before = [plan.session for plan in training_plans(settings, held["trained_in"])]
-        others = [*before, *held["sessions"][1:]]
-        beside = [Session.of(settings.session_folder(each)) for each in others]
-    if (folder / EVALUATION).exists():
-        found[EVALUATION] = _evaluation(settings, session)
+    for name, again in ((INFERENCE, _inference), (EVALUATION, _evaluation)):
+        if (folder / name).exists():
+            texts, others = again(settings, session)
+            found, beside = {**found, **texts}, [*beside, *others]
     if (folder / MISSING).exists():
         schema = missing_schema(Schema.load(settings.folder / SCHEMA))
         found[MISSING] = to_json(missing_by(_series(settings, session, schema)))
@@ -196,7 +191,7 @@ def _of_training(session: Session) -> tuple[dict[str, str], list[Session]]:
 def differences(folder: Path, due: Mapping[str, str]) -> Iterator[str]:
     """Between the documents of a folder and what they should be, text by file name.
 
-    A report that another release of ciphercohort wrote is not compared.
+    But for the releases that a report says it was written by.
     """
     for name, text in due.items():
         path = folder / name
@@ -208,12 +203,15 @@ def differences(folder: Path, due: Mapping[str, str]) -> Iterator[str]:
             for field in {**expected, **fields}:
                 pair = (each.get(field, ABSENT) for each in (fields, expected))
                 yield from compare(name, field, *pair)
-        elif found != text and not (name == REPORT and of_another_release(path, text)):
-            yield f"{name}: not as the other documents make it"
+        elif SOFTWARE.sub("", found) != SOFTWARE.sub("", text):
+            words = f"{name}: not as the other documents make it"
+            by = SOFTWARE.findall(found) if name == REPORT else []
+            is_own = by == SOFTWARE.findall(text)
+            yield words if is_own or not by else f"{words} here; it says that {by[0]} wrote it"
 
 
 def of_another_release(report: Path, expected: str) -> bool:
-    """Whether other releases wrote a report than would write it here: it is not compared."""
+    """Whether other releases wrote a report than would write it here."""
     written = SOFTWARE.findall(report.read_text(encoding="utf-8")) if report.exists() else []
     return bool(written) and written != SOFTWARE.findall(expected)
 
@@ -231,35 +229,57 @@ def _series(settings: Settings, session: Session, schema: Schema) -> DeployedSum
     return DeployedSums.of(settings, None, schema, wanted, plan.session, plan.held_out)
 
 
-def _inference(settings: Settings, folder: Path) -> dict[str, str]:
-    held = read_file(folder / INFERENCE)
-    promise = held["privacy"] or {"epsilon": None}
-    for model in _models(settings, held["trained_in"]):
+Again = tuple[dict[str, str], list[Session]]
+"""Text by file name, and the sessions beside that it rests on."""
+
+
+def _inference(settings: Settings, session: Session) -> Again:
+    held = read_file(session.folder / INFERENCE)
+    first, promise = session.folder.name, held["privacy"] or {"epsilon": None}
+    sums = [Session.of(settings.session_folder(each)) for each in held["sessions"][1:]]
+    for model, beside in _models(settings, held["trained_in"]):
         try:
-            body, found = table_document(settings, model, None, first=folder.name, **promise)
+            body, found = table_document(settings, model, None, first=first, **promise)
         except CohortError as error:  # at another model
             last = error
             continue
-        return {INFERENCE: to_json(body), TABLE: found.latex()}
+        return {INFERENCE: to_json(body), TABLE: found.latex()}, [*beside, *sums]
     raise last
 
 
-def _models(settings: Settings, session: str) -> Iterator[ReleasedModel]:
-    """Of a training: as it is now, and as trained where exact sums have moved it since."""
-    folder = settings.session_folder(session)
-    yield load_model(folder)
-    trained, schema = Session.of(folder), Schema.load(settings.folder / SCHEMA)
-    release = release_of(trained.plan, trained.opened, schema, "")
-    yield ReleasedModel.from_dict(json.loads(release.documents()[MODEL]))
-
-
-def _evaluation(settings: Settings, session: Session) -> str:
-    trained = session.folder.parent.glob(f"*/{MODEL}")
-    for model in chain.from_iterable(_models(settings, path.parent.name) for path in trained):
+def _evaluation(settings: Settings, session: Session) -> Again:
+    trained = read_file(session.folder / EVALUATION)["trained_in"]
+    for model, beside in _models(settings, trained):
         weights = model.weights[None] if model.weights.ndim == 1 else model.weights.T
         if tuple(map(tuple, weights.tolist())) == session.plan.task.weights:
-            return to_json(evaluated(settings, session.folder.name, model).released())
-    raise ParameterError(f"{EVALUATION}: its model is not in the sessions beside it")
+            found = evaluated(settings, session.folder.name, model).released()
+            return {EVALUATION: to_json(found)}, beside
+    raise ParameterError(f"{EVALUATION}: its model is not that of session {trained}")
+
+
+def _models(settings: Settings, session: str) -> Iterator[tuple[ReleasedModel, list[Session]]]:
+    """Of a training: as it is now, and as trained where exact sums have moved it since.
+
+    From what the training opened, not from its documents; with the sessions that it rests on.
+
+    Raises:
+        ParameterError: the training is not in the sessions beside.
+    """
+    folder = settings.session_folder(session)
+    if not (folder / OUTCOME).is_file():
+        raise ParameterError(
+            f"the training that it names, {session}, is not in the sessions beside it"
+        )
+    trained = Session.of(folder)
+    if trained.plan.session != session:
+        raise ParameterError(f"session {session} has the outcome of {trained.plan.session}")
+    documents, sums = _of_training(trained)
+    before = [each.session for each in training_plans(settings, session)]
+    beside = [Session.of(settings.session_folder(each)) for each in before]
+    model = ReleasedModel.from_dict(json.loads(documents[MODEL]))
+    yield model, [*beside, *sums]
+    own = release_of(trained.plan, trained.opened, model.schema, "").documents()[MODEL]
+    yield ReleasedModel.from_dict(json.loads(own)), beside
 
 
 def status_fields(session: Session) -> dict[str, Any]:

@@ -425,6 +425,29 @@ def test_no_edit_of_a_training_goes_unsaid(
             beside.write_text(good)
 
 
+@pytest.mark.parametrize("document", ["inference.json", "evaluation.json"])
+def test_a_sum_is_of_the_training_that_opened_its_model(
+    document: str, followed: dict[str, Any], run: Any, home: Path
+) -> None:
+    """Whatever documents beside it say."""
+    sessions = home / "centre" / "sessions"
+    (path,) = (p for p in sessions.glob(f"*/{document}") if p.parent.name != run.session)
+    model, false = sessions / run.session / "model.json", sessions / ("f" * 32)
+    kept = {each: each.read_text() for each in (path, model)}
+    assert json.loads(kept[path])["trained_in"] == run.session
+    assert all(check.passed for check in verify_run(path.parent))
+    said = {each: json.loads(text) for each, text in kept.items()}
+    false.mkdir()
+    (false / "model.json").write_text(json.dumps({**said[model], "session": false.name}))
+    model.write_text(json.dumps({**said[model], "session": false.name}))
+    path.write_text(json.dumps({**said[path], "trained_in": false.name}))
+    (failed,) = (check for check in verify_run(path.parent) if not check.passed)
+    assert failed.name == "documents" and "is not in the sessions beside" in failed.detail
+    for each, text in kept.items():
+        each.write_text(text)
+    shutil.rmtree(false)
+
+
 def test_a_session_without_the_sums_of_its_table_does_not_verify(
     followed: dict[str, Any], run: Any, home: Path, tmp_path: Path
 ) -> None:

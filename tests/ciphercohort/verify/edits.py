@@ -7,11 +7,17 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ciphercohort.report.release import Release
+from ciphercohort.report.release_report import render_release
+from ciphercohort.report.run_folder import file_digest
+from ciphercohort.results.documents import to_json
+from ciphercohort.results.promise import Promise
 from ciphercohort.verify import again, session
 from ciphercohort.verify.folder import verify_run
 from coordinator.replay import Replayed, replay
@@ -132,3 +138,95 @@ def unsaid(
     picked = [each for k, each in enumerate(open_to) if each[1][1] is None or k % every == 0]
     assert len(picked) > len(texts)
     return [each for each in picked if passes(folder, *each, mend)]
+
+
+def forgeries(true: Release) -> Iterator[Release]:
+    """A release with something false in it."""
+    rows = true.inference and true.inference["rows"]
+    for sign in (-1.0, 2.0):
+        weights = true.weights * sign
+        table: Any = None
+        if true.inference and rows:
+            both = ("low", "high")
+            turned = [{**row, **{k: row[k] * sign for k in ("coef", *both)}} for row in rows]
+            table = {**true.inference, "rows": turned}
+        yield replace(true, weights=weights, inference=table)
+        yield replace(true, weights=weights, released=true.released * sign, inference=table)
+        yield replace(true, released=true.released * sign)
+    if true.inference and rows:
+        narrow = [{**row, "se": row["se"] / 10} for row in rows]
+        yield replace(true, inference={**true.inference, "rows": narrow})
+        yield replace(true, inference=None)
+    if true.promise:
+        training = true.promise.training
+        less = Promise(epsilon=training[0], delta=training[1], training=training)
+        yield replace(true, promise=less)
+        yield replace(true, promise=less, inference=None)
+        yield replace(true, promise=None, inference=None)
+    if true.certificate:
+        figures = {key: value / 10 for key, value in true.certificate["figures"].items()}
+        yield replace(true, certificate={**true.certificate, "figures": figures})
+        yield replace(true, certificate=None)
+    yield replace(true, noise="system" if true.noise != "system" else "none")
+    yield replace(true, notes=("all is well",))
+    yield replace(true, missing=(true.plan.members[0].name,))
+    yield replace(true, schema_from="given" if true.schema_from != "given" else "inferred")
+    yield replace(true, transcript_head="0" * 64)
+    if true.costs:
+        yield replace(true, costs=replace(true.costs, seconds={"train": 1.0}))
+
+
+def unsaid_together(run: Path) -> list[str]:
+    """Fields, and files, of which all documents say what is false, and nothing says so."""
+    folder = run / "release"
+    true, found = Release.load(folder), list[str]()
+    good = {**true.documents(), "report.html": render_release(true)}
+    taken = 0
+    for k, false in enumerate(forgeries(true)):
+        texts = {**false.documents(), "report.html": render_release(false)}
+        kept = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+        for name in good:
+            (folder / name).unlink(missing_ok=True)
+        for name, text in texts.items():
+            (folder / name).write_text(text, encoding="utf-8")
+        status = json.loads(kept[folder / "status.json"])
+        names = [name for name in status["files"] if (folder / name.split("/")[-1]).exists()]
+        status["files"] = {n: file_digest(folder / n.split("/")[-1]) for n in names}
+        (folder / "status.json").write_text(to_json(status), encoding="utf-8")
+        try:
+            checks = verify_run(run)
+        except CohortError:
+            checks = []
+        for path, body in kept.items():
+            path.write_bytes(body)
+        if not checks or not all(check.passed for check in checks):
+            continue
+        taken += 1
+        (words,) = (check.detail for check in checks if check.name == "not checked")
+        for name in good | texts:
+            for field in changed_fields(good.get(name, ""), texts.get(name, ""), name):
+                if not is_named(words, f"release/{name}", field):
+                    found.append(f"{k}: {name} {field}")
+    assert taken, "no forgery passes: the forger forgets something"
+    return found
+
+
+def changed_fields(one: str, other: str, name: str) -> set[str]:
+    """Dotted; empty for a whole file."""
+    if one == other:
+        return set()
+    if not (name.endswith(".json") and one and other):
+        return {""}
+    pair = [json.loads(text) for text in (one, other)]
+    every = [
+        {at: value_at(each, at) for key in each for at in leaves({key: each[key]})} for each in pair
+    ]
+    different = {at for at in every[0] | every[1] if every[0].get(at) != every[1].get(at)}
+    different |= {(key,) for key in pair[0].keys() ^ pair[1].keys()}
+    return {".".join(key for key in at if isinstance(key, str)) for at in different}
+
+
+def value_at(value: Any, at: tuple[Any, ...]) -> Any:
+    for key in at:
+        value = value[key]
+    return value

@@ -10,8 +10,9 @@ import pytest
 
 from ciphercohort import simulate
 from ciphercohort.results.result import RunResult
-from tests.ciphercohort.verify.edits import remembered, unsaid
+from tests.ciphercohort.verify.edits import remembered, unsaid, unsaid_together
 from tests.sims.fake_run import reseal
+from tests.sims.model_runs import public_schema
 from tests.sims.tables import lopsided_frame
 
 
@@ -29,3 +30,34 @@ def test_of_a_simulation_with_messages(tmp_path: Path, monkeypatch: pytest.Monke
     simulate(data=lopsided_frame(200), label="y", out=run, **options)
     shutil.rmtree(run / "private")
     assert unsaid(run, every=9) == []
+    assert unsaid_together(run) == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"no_privacy": True, "protocol": "secure-aggregation"},
+        {"epsilon": 12.0, "protocol": "secure-aggregation", "update": "gd", "inference": True},
+        {"epsilon": 8.0, "profile": "fast-insecure"},
+    ],
+    ids=["exact", "private sums with a table", "private whitened rows"],
+)
+@pytest.mark.parametrize("keep_messages", [False, True])
+def test_of_all_documents_at_once(
+    options: dict[str, Any], keep_messages: bool, tmp_path: Path
+) -> None:
+    frame = lopsided_frame(6000)[["age", "smoker", "y"]]
+    given = {"schema": public_schema(frame, "y")} if "epsilon" in options else {}
+    simulate(
+        data=frame,
+        label="y",
+        out=tmp_path,
+        iterations=1,
+        seed=1,
+        parties=2,
+        keep_messages=keep_messages,
+        **given,
+        **options,
+    )
+    shutil.rmtree(tmp_path / "private")
+    assert unsaid_together(tmp_path) == []
