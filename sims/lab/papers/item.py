@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -85,6 +86,16 @@ class Row:
     std_error: float | None = None
     seconds: float | None = None
     note: str = ""
+
+
+def timed(groups: Iterable[Sequence[Row]]) -> tuple[Row, ...]:
+    """Rows of all groups, each with the seconds until its group came."""
+    shown: list[Row] = []
+    began = time.perf_counter()
+    for group in groups:
+        shown += [replace(row, seconds=time.perf_counter() - began) for row in group]
+        began = time.perf_counter()
+    return tuple(shown)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

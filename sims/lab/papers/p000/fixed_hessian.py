@@ -10,7 +10,7 @@ sufficient, also as the text says.
 
 from __future__ import annotations
 
-import time
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from scipy.optimize import minimize
@@ -18,7 +18,7 @@ from scipy.special import expit
 
 from sims.lab.papers import rules
 from sims.lab.papers.chiang import PUBLIC, Array, sets
-from sims.lab.papers.item import CORRECTED, About, Result, Row, Settings
+from sims.lab.papers.item import CORRECTED, About, Result, Row, Settings, timed
 
 STARTS, RADIUS, STEPS = 5, 8.0, 30
 """Of the search: Gaussian starts beside 0, by entry; of Step 3."""
@@ -51,37 +51,39 @@ def searched(rows: Array, sign: float, starts: int) -> Array:
 
 def run(settings: Settings) -> Result:
     """Both ends of the search on every set, with columns on [0, 1] and on [-1, 1]."""
-    shown, led = [], []
+    led: list[float] = []
     tables, notes = sets(settings, PUBLIC)
-    for name, unit, signs in tables:
-        both = {"[0, 1]": unit, "[-1, 1]": np.column_stack([unit[:, :1], 2 * unit[:, 1:] - 1])}
-        for scale, rows in both.items():
-            began = time.perf_counter()
-            given = rules.curvature(rows)
-            ends = {
-                "least, as printed": searched(rows, -1.0, STARTS),
-                "largest": searched(rows, 1.0, 1 if settings.quick else STARTS),
-            }
-            for words, bound in ends.items():
-                shown.append(
-                    Row(
-                        quantity=f"{name}, {words}, on {scale}: |B_kk| over X^T X / 4's",
-                        ours=float((bound / given).max()),
-                        seconds=time.perf_counter() - began,
-                        note=f"the least of any column {(bound / given).min():.3g}",
-                    )
-                )
-            *_, near = rules.ascent(rows, signs, STEPS, 1.0, ends["largest"])
-            *_, other = rules.ascent(rows, signs, STEPS, 1.0, given)
-            gain = rules.mean_likelihood(other, rows, signs) - rules.mean_likelihood(
-                near, rows, signs
+
+    def ends_of(name: str, rows: Array, signs: Array, scale: str) -> Sequence[Row]:
+        given = rules.curvature(rows)
+        ends = {
+            "least, as printed": searched(rows, -1.0, STARTS),
+            "largest": searched(rows, 1.0, 1 if settings.quick else STARTS),
+        }
+        near, other = (
+            rules.mean_likelihood([*rules.ascent(rows, signs, STEPS, 1.0, bound)][-1], rows, signs)
+            for bound in (ends["largest"], given)
+        )
+        led.append(other - near)
+        return [
+            Row(
+                quantity=f"{name}, {words}, on {scale}: |B_kk| over X^T X / 4's",
+                ours=float((bound / given).max()),
+                note=f"the least of any column {(bound / given).min():.3g}",
             )
-            led.append(gain)
+            for words, bound in ends.items()
+        ]
+
+    def both(name: str, unit: Array, signs: Array) -> Iterator[Sequence[Row]]:
+        yield ends_of(name, unit, signs, "[0, 1]")
+        yield ends_of(name, np.column_stack([unit[:, :1], 2 * unit[:, 1:] - 1]), signs, "[-1, 1]")
+
+    shown = timed(group for table in tables for group in both(*table))
     notes.append(
         f"Step 3: after {STEPS} steps the likelihood by X^T X / 4 is ahead of that by the largest "
         f"by {max(led):.2g} nats at most, behind by {max(0.0, -min(led)):.2g}"
     )
-    return Result(rows=tuple(shown), notes=tuple(notes))
+    return Result(rows=shown, notes=tuple(notes))
 
 
 ABOUT = About(

@@ -12,15 +12,14 @@ Beside it the rate above which a run does not converge, by bisection.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 from scipy.special import expit
 
 from sims.lab.papers import rules
 from sims.lab.papers.chiang import PUBLIC, Array, sets
-from sims.lab.papers.item import CORRECTED, About, Result, Row, Settings
+from sims.lab.papers.item import CORRECTED, About, Result, Row, Settings, timed
 
 Run = Callable[[Array, Array, int, float], Iterator[Array]]
 PAPER, STEPS, SLACK = 3.0, 1000, 1e-6
@@ -57,32 +56,29 @@ def threshold(run: Run, rows: Array, signs: Array, steps: int, halvings: int) ->
     return (low + high) / 2
 
 
+def limits(name: str, x: Array, signs: Array, quick: bool) -> Iterator[Sequence[Row]]:
+    """Of both rules on a set, measured and by the eigenvalue."""
+    largest = steepest(x, signs)
+    for words, (factor, rule) in RULES.items():
+        found = threshold(rule, x, signs, *((50, 2) if quick else (STEPS, 8)))
+        quantity = f"{name}, {words}: highest rate that converges"
+        yield (
+            Row(quantity=f"{quantity}, measured", paper=PAPER, ours=found),
+            Row(quantity=f"{quantity}, by the largest eigenvalue", ours=factor / largest),
+        )
+
+
 def run(settings: Settings) -> Result:
-    """Both rules on every set."""
-    shown, beyond = [], []
+    """Every set that is there."""
     tables, notes = sets(settings, PUBLIC)
-    for name, x, signs in tables:
-        largest = steepest(x, signs)
-        for words, (factor, rule) in RULES.items():
-            began = time.perf_counter()
-            found = threshold(rule, x, signs, *((50, 2) if settings.quick else (STEPS, 8)))
-            quantity = f"{name}, {words}: highest rate that converges"
-            shown += [
-                Row(
-                    quantity=f"{quantity}, measured",
-                    paper=PAPER,
-                    ours=found,
-                    seconds=time.perf_counter() - began,
-                ),
-                Row(quantity=f"{quantity}, by the largest eigenvalue", ours=factor / largest),
-            ]
-            if found > PAPER:
-                beyond.append(f"{name}, {words}")
-    held = len(shown) // 2 - len(beyond)
-    notes.append(f"no rate above {PAPER:g} converges in {held} of {len(shown) // 2} cases")
+    shown = timed(group for table in tables for group in limits(*table, settings.quick))
+    measured = shown[::2]
+    beyond = [row.quantity.partition(":")[0] for row in measured if (row.ours or 0.0) > PAPER]
+    held = len(measured) - len(beyond)
+    notes.append(f"no rate above {PAPER:g} converges in {held} of {len(measured)} cases")
     if beyond:
         notes.append(f"some rate above {PAPER:g} converges: {'; '.join(beyond)}")
-    return Result(rows=tuple(shown), notes=tuple(notes))
+    return Result(rows=shown, notes=tuple(notes))
 
 
 ABOUT = About(

@@ -12,12 +12,12 @@ rows is that of the training rows.
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 from sims.lab.papers.barrier import plain_rows
-from sims.lab.papers.item import CORRECTED, About, Result, Row, Settings
+from sims.lab.papers.data import Need
+from sims.lab.papers.item import CORRECTED, About, Result, Row, Settings, timed
 from sims.lab.papers.p003 import figure_3
 
 RHO = {"mnist_3v8": 0.1, "adult": 0.05, "compas": 0.05, "credit": 0.05}
@@ -50,15 +50,15 @@ def steps_of(beta: float, rho: float) -> int:
 def run(settings: Settings) -> Result:
     """Every table that is there."""
     there, notes = settings.present(figure_3.NEEDS)
-    shown: list[Row] = []
     off: dict[str, list[float]] = {"MM": [], "LS": []}
     errors: list[float] = []
     gaps: dict[str, float] = {}
-    for need in there:
+
+    def models_of(need: Need) -> Iterator[Sequence[Row]]:
         rows = plain_rows(need, settings)
         pairs = [(r, kind) for r in figure_3.RADII[need.name] for kind in ("MM", "LS")]
         for (radius, kind), paper in zip(pairs, PAPER[need.name], strict=True):
-            began, link = time.perf_counter(), figure_3.KINDS[kind](radius)
+            link = figure_3.KINDS[kind](radius)
             beta = figure_3.steepest(link) * (rows.x.shape[1] - 1)
             steps = steps_of(beta, RHO[need.name])
             path = figure_3.weights_of(rows, link, figure_3.descent(1 / beta))
@@ -73,17 +73,18 @@ def run(settings: Settings) -> Result:
                 "steps": (paper[1], float(steps)),
                 "accuracy [%]": (paper[2], accuracy),
             }
-            shown += [
+            yield [
                 Row(
                     quantity=f"{need.name}, {words}: {name}",
                     paper=printed,
                     ours=ours,
-                    seconds=time.perf_counter() - began,
                     note=f"error of p {figure_3.error_of(link):.4f}, "
                     f"{figure_3.ERRORS[kind][radius]:.4f} in the paper",
                 )
                 for name, (printed, ours) in found.items()
             ]
+
+    shown = timed(group for need in there for group in models_of(need))
     far = {kind: max(shares) for kind, shares in off.items()}
     notes += [
         f"errors of the polynomials are the paper's to {max(errors):.1g}",
@@ -91,7 +92,7 @@ def run(settings: Settings) -> Result:
         "accuracy, of other held-out rows, is off by at most "
         + ", ".join(f"{gap:.2g} % for {name}" for name, gap in gaps.items()),
     ]
-    return Result(rows=tuple(shown), notes=tuple(notes))
+    return Result(rows=shown, notes=tuple(notes))
 
 
 ABOUT = About(
