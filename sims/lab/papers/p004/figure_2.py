@@ -93,7 +93,9 @@ def run(settings: Settings) -> Result:
     return Result(
         rows=tuple(shown),
         notes=(problem.source,),
-        draw=lambda: curves_figure(curves, axis="objective above its least", log=True),
+        draw=lambda: curves_figure(
+            curves, axis="objective above its least", log=True, along="epoch"
+        ),
     )
 
 

@@ -6,6 +6,7 @@ c = L / (lambda N): a step from alpha = 0 is y / (1 + c).
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import replace
 
@@ -30,6 +31,7 @@ def run(settings: Settings) -> Result:
     batches = (16, 4) if settings.quick else BATCHES
     shown, curves, best = [], [], []
     rows = problem.fit
+    sizes = [-(-len(rows.x) // count) for count in batches]
     for clip in CLIPS:
         began, line = time.perf_counter(), []
         for count in batches:
@@ -46,19 +48,18 @@ def run(settings: Settings) -> Result:
             line.append(float(np.median(errors)))
         least = int(np.argmin(line))
         best.append(line[least])
-        size = -(-len(rows.x) // batches[least])
         shown.append(
             Row(
                 quantity=f"C = {clip:g}: least mean squared error over L",
                 ours=line[least],
                 seconds=time.perf_counter() - began,
-                note=f"at L = {size}; by L = "
-                + ", ".join(
-                    f"{-(-len(rows.x) // k)}: {e:.3f}" for k, e in zip(batches, line, strict=True)
-                ),
+                note=f"at L = {sizes[least]}; by L = "
+                + ", ".join(f"{size}: {e:.3f}" for size, e in zip(sizes, line, strict=True)),
             )
         )
-        curves.append(Curve("by growing L", f"C = {clip:g}", line))
+        curves.append(
+            Curve("ridge, epsilon 1", f"C = {clip:g}", line, [math.log10(s) for s in sizes])
+        )
     return Result(
         rows=tuple(shown),
         notes=(
@@ -66,7 +67,9 @@ def run(settings: Settings) -> Result:
             f"the best C is {CLIPS[int(np.argmin(best))]:g}, in units of a step's natural size; "
             f"the best constant has {problem.trivial():.3f}",
         ),
-        draw=lambda: curves_figure(curves, axis="test mean squared error", log=True),
+        draw=lambda: curves_figure(
+            curves, axis="test mean squared error", log=True, along="log10 of the batch size L"
+        ),
     )
 
 
