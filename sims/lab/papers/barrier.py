@@ -125,18 +125,30 @@ def short_rows(need: Need, train: pd.DataFrame, test: pd.DataFrame) -> Rows:
     return _rows(need, first, other, train[label], test[label], ROW_NORM)
 
 
-def plain_rows(need: Need, settings: Settings) -> Rows:
+def plain_rows(need: Need, settings: Settings, by_label: bool = False) -> Rows:
     """Numbers for categories, every column on [-1, 1] by its extremes; norms up to sqrt(m).
 
     Columns that repeat another, and that the paper's smoothness does not count, are left out.
+
+    by_label: categories in the order of the label's mean over training rows, not of the alphabet.
     """
     frame = pooled(need, settings)
     label, order = need.labels[0], np.random.default_rng(0).permutation(len(frame))
     columns = frame.drop(columns=label).drop(columns=REPEATED, errors="ignore")
-    codes = columns.apply(lambda c: c.astype("category").cat.codes if c.dtype == object else c)
+    test, train = np.split(order, [round(TEST_SHARE * len(frame))])
+    labels = frame[label].astype("category").cat.codes.iloc[train]
+
+    def numbers(column: pd.Series) -> pd.Series:
+        if column.dtype != object:
+            return column
+        if not by_label:
+            return column.astype("category").cat.codes
+        ranks = labels.groupby(column.iloc[train]).mean().rank()
+        return column.map(ranks).fillna(ranks.median())
+
+    codes = columns.apply(numbers)
     low, high = codes.min(), codes.max()
     scaled = 2 * (codes - low) / (high - low).where(high > low, 1.0) - 1
-    test, train = np.split(order, [round(TEST_SHARE * len(frame))])
     x, y = scaled.iloc, frame[label].iloc
     return _rows(need, x[train], x[test], y[train], y[test], None)
 

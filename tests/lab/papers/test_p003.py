@@ -196,6 +196,18 @@ def test_rows_are_encoded_alike_for_training_and_test(tmp_path: Path) -> None:
     assert made.x.shape[1] == 25 and len(made.test_x) == 80
 
 
+def test_categories_are_numbered_by_the_alphabet_or_by_the_label(tmp_path: Path) -> None:
+    """Of a, b, c with labels 1, 0, and both; either order on [-1, 1]."""
+    kinds = np.array(list("aaabbbcccc") * 20)
+    labels = np.where(kinds == "a", 1, np.where(kinds == "b", 0, np.arange(200) % 2))
+    pd.DataFrame({"kind": kinds, "income": labels}).to_csv(tmp_path / "adult.csv", index=False)
+    settings = Settings(data_folder=tmp_path)
+    ours, other = (plain_rows(ADULT, settings, by_label) for by_label in (False, True))
+    turned = {-1.0: 1.0, 0.0: -1.0, 1.0: 0.0}
+    np.testing.assert_array_equal(other.x[:, 0], [turned[code] for code in ours.x[:, 0]])
+    np.testing.assert_array_equal(other.test_x[:, 0], [turned[code] for code in ours.test_x[:, 0]])
+
+
 def test_a_missing_table_is_said_and_the_others_run(tmp_path: Path) -> None:
     notes = p003_table_4.run(Settings(data_folder=tmp_path)).notes
     assert sum("not run, no file" in note for note in notes) == 4
