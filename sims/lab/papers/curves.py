@@ -29,7 +29,7 @@ SHARED = 12
 class Curve:
     """panel: title above it; label: in its legend; values: after step 1, 2, …, or at `at`.
 
-    spread: standard deviations, as bars.
+    spread: half of each bar.
     """
 
     panel: str

@@ -25,8 +25,7 @@ HEAD = """# The papers, item by item
 
 Columns: what the paper prints, where it prints a number; what we get by its own rule or code, where
 ours is another; ours, corrected where it has to be. Figures in one cell are in the order of the
-names beside them; words in common with the line above are left out. A figure of
-which the paper prints no value has its picture.
+names beside them; words in common with the line above are left out.
 
 `cohort reproduce 000 figure-1 --out DIR` runs an item and writes its table, with notes and seconds
 of each row, and its figure; `--quick` takes seconds. Tables, listed at the end, are read from

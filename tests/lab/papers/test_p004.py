@@ -25,8 +25,11 @@ from protocols.sums.plan import GradientPlan
 from protocols.updates.coordinate import DualPlan
 from sims.lab.baselines import DpSgd, dp_sgd
 from sims.lab.papers.coordinate import (
+    AGAIN,
     METHODS,
+    Finding,
     Method,
+    best_of,
     best_without_privacy,
     dual_plan,
     exact,
@@ -48,6 +51,7 @@ from sims.lab.papers.coordinate_problems import (
 )
 from sims.lab.papers.data import ADULT, PHISHING
 from sims.lab.papers.item import Settings
+from sims.lab.papers.p004 import figure_1 as p004_figure_1
 from sims.lab.papers.p004 import figure_2 as p004_figure_2
 from sims.lab.papers.p004 import figure_3 as p004_figure_3
 from sims.lab.papers.p004 import theorem_2 as p004_theorem_2
@@ -311,6 +315,32 @@ def test_choices_are_distinct_and_repeat() -> None:
     one, two = (run_method(problem, method, 1.0, delta=1e-5, tries=2, seeds=2) for _ in range(2))
     np.testing.assert_array_equal(one.errors, two.errors)
     assert one.errors[0] != one.errors[1]
+
+
+def test_a_lucky_run_is_not_chosen() -> None:
+    """Least in its first run alone; beyond the first few nothing is run again."""
+    courses = {k: iter([0.3 + 0.01 * k, *[0.5] * AGAIN]) for k in range(5)}
+    courses[1] = iter([0.31, *[0.2] * AGAIN])
+    courses[0] = iter([0.1, *[0.9] * AGAIN])
+    courses[4] = iter([math.nan])
+    choices = [{"k": float(k)} for k in courses]
+    assert best_of(choices, lambda choice: next(courses[int(choice["k"])])) == {"k": 1.0}
+    assert [len(list(course)) for course in courses.values()] == [0, 0, 0, AGAIN, 0]
+
+
+def test_errors_that_grow_with_epsilon_are_counted() -> None:
+    def finding(method: Method, epsilon: float, *errors: float) -> Finding:
+        return Finding(
+            method=method, epsilon=epsilon, errors=np.array(errors), tried=1, available=1, choice={}
+        )
+
+    first, second = METHODS[:2]
+    found = [finding(first, 0.1, 0.3, 0.3), finding(first, 1.0, 0.4, 0.4)]
+    found += [finding(second, 0.1, 0.2, 0.2), finding(second, 1.0, 0.1, 0.5)]
+    steps = p004_figure_1.rises(found)
+    np.testing.assert_allclose(steps, [(0.1, 0.0), (0.1, 0.2)], atol=1e-12)
+    words = p004_figure_1.rising([*steps, (-0.1, 0.0)])
+    assert "in 2 of 3 places" in words and "two standard errors in 1:" in words
 
 
 def test_the_clip_is_in_units_of_a_step() -> None:

@@ -67,10 +67,9 @@ ABOUT = About(
     data=SETS,
     unknown=AS_FIRST,
     remarks=(
-        "it is not built: B is constant and cancels, entry by entry, in g / sqrt(sum g²), so that "
-        "it is plain Adagrad at another rate (figure-2); no public bound keeps the sum of squares "
-        "away from 0, so that no range is certain; and four iterations reach less than enhanced "
-        "NAG's at many times the levels",
+        "B cancels, entry by entry, in g / sqrt(sum g²): plain Adagrad at another rate "
+        "(figure-2); no public bound keeps the sum of squares away from 0; four iterations reach "
+        "less than enhanced NAG's at many times the levels",
     ),
     seconds=5,
 )

@@ -72,8 +72,8 @@ def coded(need: Need, settings: Settings) -> str:
     ordered = plain_rows(need, settings, by_label=True)
     *_, found = descended(ordered, link, RHO[need.name], settings.quick)
     return (
-        f"{need.name}: categories are numbered by the alphabet, with which the optimum itself has "
-        f"{best:.1f} %; in the order of the label's mean the first model has {found:.1f} %"
+        f"{need.name}: with categories numbered by the alphabet the optimum has {best:.1f} %; by "
+        f"the label's mean the first model {found:.1f} %"
     )
 
 
@@ -127,7 +127,7 @@ ABOUT = About(
     verdict=CORRECTED,
     finding="its errors, smoothness and steps, with an interpolant where it says minimax",
     data=figure_3.ABOUT.data,
-    unknown=("which rows are held out, the columns, and which numbers categories get",),
+    unknown=("the held-out rows, the columns, categories' numbers",),
     remarks=(
         "some printed accuracies are of the file of training rows, which the paper's repository "
         "has again as that of the test rows (table_3.py)",
