@@ -6,7 +6,8 @@ Rows are encoded anew, by the schema's ranges alone: see `parties.reader.views`,
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,9 +27,9 @@ from ciphercohort.after.sums import SumSeries
 from ciphercohort.job.config import WITH_INFERENCE
 from ciphercohort.results.coefficients import LEVEL, coefficient
 from ciphercohort.results.result import Array, targets_of
-from parties.reader.schema import Schema
+from parties.reader.schema import Schema, Targets
 from parties.reader.views import row_norm
-from protocols.errors import ParameterError
+from protocols.errors import ParameterError, PrivacyError
 from protocols.models.poisson import Poisson
 from protocols.privacy.certificates.mechanism import Mechanism
 from protocols.privacy.certificates.sums import MECHANISM_SHARE
@@ -40,6 +41,7 @@ from protocols.statistics.inference.estimate import (
     Estimate,
     Newton,
     Noisy,
+    UnclearError,
     exact,
     least_squares,
     left_by_others,
@@ -54,6 +56,8 @@ PROJECTED = (
     "fitted by itself, and so none has a standard error; leave inference out"
 )
 MOST_ROUNDS = 30
+LARGE = 0.3
+"""Of a unit vector's entries: columns that it is of."""
 LONG = 3.0
 """Times that the result is as far from the first point that counts as noise explains: told of."""
 
@@ -191,8 +195,12 @@ def infer_by(
         first = _first_sum(sums, model, bound, outputs)
         check_rows(reach_of(sums.plan(first, mu), model), sums.rows, tell)
     freedom = math.inf
+    if model != "logistic":
+        notes += _ends(targets_of(schema.label))
+    names = np.array([*own.feature_names, "intercept"])
     if model == "linear":
-        estimates = _linear(sums, bound, targets_of(schema.label).outputs, mu)
+        with naming(names):
+            estimates = _linear(sums, bound, targets_of(schema.label).outputs, mu)
         if mu is None:
             kept = int(np.isfinite(estimates[0].theta).sum())
             freedom = float(max(sums.rows - kept, 1))
@@ -203,11 +211,12 @@ def infer_by(
         if model == "poisson":
             label = targets_of(schema.label)
             high = float(label.low[0] + label.width[0])
-        found = (
-            _newton(sums, model, theta, bound, high)
-            if mu is None
-            else _private(sums, model, theta, bound, mu, high, notes)
-        )
+        with naming(names):
+            found = (
+                _newton(sums, model, theta, bound, high)
+                if mu is None
+                else _private(sums, model, theta, bound, mu, high, notes)
+            )
         estimates = [found]
     numeric = model != "logistic"
     lows = targets_of(schema.label).low if numeric else np.zeros(1)
@@ -216,18 +225,18 @@ def infer_by(
         in_data_units(own, each, float(low), float(width), model)
         for each, low, width in zip(estimates, lows, widths, strict=True)
     ]
-    names = ("intercept", *schema.feature_names)
-    place = [names.index(name) for name in ("intercept", *own.feature_names)]
-    coef, se, added = (np.full((len(tables), len(names)), np.nan) for _ in range(3))
+    every = ("intercept", *schema.feature_names)
+    place = [every.index(name) for name in ("intercept", *own.feature_names)]
+    coef, se, added = (np.full((len(tables), len(every)), np.nan) for _ in range(3))
     for k, table in enumerate(tables):
         coef[k, place], se[k, place], added[k, place] = table
     left_out = np.isnan(coef[0])
     if left_out.any():
-        missing = ", ".join(np.array(names)[left_out])
+        missing = ", ".join(np.array(every)[left_out])
         notes.append(f"left out, for the other columns determine them: {missing}")
     return Inference(
         model=model,
-        names=names,
+        names=every,
         outputs=schema.label.names if numeric else ("",),
         coef=coef,
         se=se,
@@ -241,6 +250,24 @@ def infer_by(
         notes=tuple(notes),
         kept=tuple(sums.notes),
     )
+
+
+@contextmanager
+def naming(names: NDArray[np.str_]) -> Iterator[None]:
+    """A refusal for noise names the columns of which least is known: opened with that noise."""
+    try:
+        yield
+    except UnclearError as error:
+        few = names[np.argsort(-error.shares)[: int((error.shares > LARGE).sum())]]
+        raise PrivacyError(f"{error}. Least is known of {', '.join(few)}") from None
+
+
+def _ends(targets: Targets) -> list[str]:
+    """What tables of numeric outcomes rest on, for a paper: public, whether a value lies beyond."""
+    return [
+        f"{column.name} counts from {column.low:g} to {column.high:g}, values beyond as the ends"
+        for column in targets.columns
+    ]
 
 
 def _first_sum(sums: SumSeries, model: str, bound: float, outputs: int) -> OneSum:

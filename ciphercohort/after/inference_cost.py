@@ -145,7 +145,7 @@ def inference_line(found: dict[str, Any]) -> str:
 def _reach_words(needs: dict[str, Any], rows: int) -> str:
     usual = f"{needs['rows_usual']:,}"
     spread = "independent columns that are spread over a sixth of their ranges"
-    more = f"take {usual} rows{or_epsilon(needs['epsilon_usual'])}"
+    more = f"take {usual} rows{or_epsilon(needs['epsilon_usual'])}; rare categories need more"
     if rows < needs["rows_least"]:
         return (
             f"no intervals: {rows:,} rows are below {needs['rows_least']:,}, which any columns "
@@ -158,4 +158,4 @@ def _reach_words(needs: dict[str, Any], rows: int) -> str:
         )
     wide = needs["times_as_wide"]
     told = f", about {wide:.2g} times as wide as without privacy" if wide else ""
-    return f"intervals{told}, where columns are not nearly determined by others"
+    return f"intervals{told}, where no category is rare and no column nearly determined by others"

@@ -151,7 +151,10 @@ def init(
             say(console, f"warning: {warning.message}", "yellow")
         if isinstance(schema.label, Classes):
             words = f"{schema.label.name} has {schema.label.outputs} classes"
-            say(console, f"{words}: models softmax and one-vs-rest predict such a label", "yellow")
+            words += (
+                ": models softmax and one-vs-rest predict such a label; of numbers give --target"
+            )
+            say(console, words, "yellow")
         if schema.row_norm is not None:
             words = (
                 f"row_norm {schema.row_norm:g} is the middle length of a row: longer ones are "

@@ -99,7 +99,7 @@ def shared(release: Release) -> dict[str, Any]:
 def release_headline(release: Release) -> str:
     """What happened, in one paragraph; no score."""
     plan, costs = release.plan, release.costs
-    took = f" took {duration(sum(costs.iteration_seconds))}" if costs else ""
+    took = f" took {duration(sum(costs.whole_seconds))}" if costs else ""
     return (
         f"{count(len(plan.members), 'party').capitalize()} trained a {release.model.title} for "
         f"{release.outcome} on {count(plan.num_rows, 'row')}, of which only encrypted "
@@ -218,7 +218,7 @@ def cost_table(costs: Costs) -> dict[str, Any]:
     busiest = size(max(totals.values(), default=0))
     everything = ("all phases", duration(sum(seconds.values())), busiest)
     rows.append(tuple(tag("b", text) for text in everything))
-    median = float(np.median(costs.iteration_seconds)) if costs.iteration_seconds else 0.0
+    median = float(np.median(costs.whole_seconds)) if costs.whole_seconds else 0.0
     total = duration(sum(seconds.values()))
     return {"rows": rows, "median": duration(median), "total": total}
 

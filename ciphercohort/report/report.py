@@ -64,7 +64,7 @@ def headline(result: RunResult) -> str:
         f"{result.outcome} on {count(plan.num_rows, 'row')}, of which only encrypted "
         f"{plan.gathered} left their owners{opened_words(plan)}; "
         f"{count(plan.rounds, 'iteration')} took "
-        f"{duration(sum(result.costs.iteration_seconds))}. {said}."
+        f"{duration(sum(result.costs.whole_seconds))}. {said}."
     )
 
 

@@ -138,17 +138,27 @@ def safe_step(theta: Array, score: Array, information: Array, tau: float) -> Arr
     return theta - step * min(1.0, LONGEST / 2 / max(float(np.abs(step).max()), 1e-300))
 
 
+class UnclearError(PrivacyError):
+    """A noisy matrix of which too little is known; shares: by column, of what is known least."""
+
+    def __init__(self, words: str, shares: Array) -> None:
+        super().__init__(words)
+        self.shares = shares
+
+
 def clear_inverse(matrix: Array, tau: float, name: str) -> Array:
     """Of a noisy matrix; name: as "the information".
 
     Raises:
-        PrivacyError: its noise reaches its least eigenvalue.
+        UnclearError: its noise reaches its least eigenvalue.
     """
-    least, noise = float(np.linalg.eigvalsh(matrix)[0]), noise_norm(tau, len(matrix))
+    values, vectors = np.linalg.eigh(matrix)
+    least, noise = float(values[0]), noise_norm(tau, len(matrix))
     if not least >= CLEAR * noise:
-        raise PrivacyError(
-            f"{name} has a least eigenvalue of {least:.4g} under noise of {noise:.4g}: no "
-            "interval can be given; use more rows, fewer columns or categories, or a larger epsilon"
+        raise UnclearError(
+            f"{name} has a least eigenvalue of {least:.4g} under noise of {noise:.4g}: no interval "
+            "can be given; use more rows, fewer columns or categories, or a larger epsilon",
+            np.abs(vectors[:, 0]),
         )
     return np.asarray(np.linalg.inv(matrix))
 

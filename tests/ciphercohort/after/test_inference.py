@@ -16,7 +16,7 @@ import statsmodels.api as sm
 from dp_accounting.pld import pld_privacy_accountant
 
 from ciphercohort import simulate
-from ciphercohort.after.inference import Inference
+from ciphercohort.after.inference import Inference, naming
 from ciphercohort.after.inference_cost import inference_line
 from ciphercohort.after.inference_rows import to_ranges
 from ciphercohort.after.sums import sums_wanted
@@ -35,6 +35,7 @@ from protocols.statistics.inference.budget import left_mu, training_part
 from protocols.statistics.inference.estimate import (
     Array,
     Noisy,
+    clear_inverse,
     joint_maximum,
     least_squares,
     noisy_least_squares,
@@ -147,7 +148,8 @@ def test_columns_that_nearly_determine_each_other_have_statsmodels_figures(model
     found = run(
         replace(base, columns=columns, scaling="range"), model, frame, weights=np.zeros((6, 1))
     )
-    assert (np.abs(found.coef[0] - fit.params) < 1e-4 * fit.bse).all() and not found.notes
+    assert (np.abs(found.coef[0] - fit.params) < 1e-4 * fit.bse).all()
+    assert not any("left out" in note for note in found.notes)
     np.testing.assert_allclose(found.se[0], fit.bse, rtol=1e-4)
     assert found.rounds <= 8
 
@@ -208,6 +210,15 @@ def test_too_few_rows_for_the_noise_are_refused(tmp_path: Path) -> None:
     with pytest.raises(PrivacyError, match="no interval can be given"):
         run(SCHEMA, "logistic", FRAME[:400], 0.5, tmp_path)
     assert all(path.read_text() for path in tmp_path.glob("*.jsonl"))
+
+
+def test_a_refusal_names_the_columns_of_which_least_is_known() -> None:
+    """The rare category, and not the others; by the matrix that was opened with noise."""
+    rng = np.random.default_rng(3)
+    x = np.column_stack([rng.uniform(-1, 1, (4000, 2)), rng.random(4000) < 0.005, np.ones(4000)])
+    names = np.array(["age", "sex", "ward=rare", "intercept"])
+    with pytest.raises(PrivacyError, match="Least is known of ward=rare$"), naming(names):
+        clear_inverse(x.T @ x, 20.0, "the information")
 
 
 def test_training_and_inference_divide_the_promise() -> None:
