@@ -13,6 +13,7 @@ import pandas as pd
 from ciphercohort.after.sums import sums_wanted
 from ciphercohort.job.config import DEFAULT_DELTA, DEFAULT_PARTIES, SimulationConfig
 from ciphercohort.job.inputs import GIVEN, INFERRED, schema_notes
+from ciphercohort.job.layout import DESCRIPTION, GLM, SURVIVAL
 from ciphercohort.job.options import FilePath
 from ciphercohort.results.exact_sums import tell
 from ciphercohort.study.asked import (
@@ -25,7 +26,7 @@ from ciphercohort.study.asked import (
 )
 from ciphercohort.study.cox import Cox
 from ciphercohort.study.description import Description, describe_by
-from ciphercohort.study.files import DESCRIPTION, GLM, SURVIVAL, check_folder, write
+from ciphercohort.study.files import check_folder, write
 from ciphercohort.study.glm import Glm, glm_by, with_ranges
 from ciphercohort.study.imputed import Pooled, imputed_by
 from ciphercohort.study.private_cox import PrivateCox, hazards_by

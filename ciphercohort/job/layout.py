@@ -31,6 +31,8 @@ FIRST = f"{SECOND_MOMENT}/{TRANSCRIPT}"
 METRICS, SUMMARY, HELD_BACK = "metrics.jsonl", "summary.json", "held-out.json"
 # Of sums that follow a model, in folders of their own.
 SUMS, MISSING = "sums", "missing.json"
+# Of studies, which have a report of their own.
+DESCRIPTION, SURVIVAL, GLM = STUDIES = "description.json", "survival.json", "glm.json"
 
 OPTIONAL = (CERTIFICATE, INFERENCE, TABLE, EVALUATION, HELD_BACK)
 """Not of every run."""

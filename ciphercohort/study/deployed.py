@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ciphercohort.after.sums import SumSeries, sums_wanted
 from ciphercohort.deploy.inference import DeployedSums
 from ciphercohort.job.config import DEFAULT_DELTA
+from ciphercohort.job.layout import DESCRIPTION, GLM, SURVIVAL
 from ciphercohort.study.asked import (
     CoxOptions,
     CurveOptions,
@@ -24,7 +25,7 @@ from ciphercohort.study.asked import (
 )
 from ciphercohort.study.cox import Cox
 from ciphercohort.study.description import Description, describe_by
-from ciphercohort.study.files import DESCRIPTION, GLM, SURVIVAL, write
+from ciphercohort.study.files import write
 from ciphercohort.study.glm import Glm, glm_by
 from ciphercohort.study.imputed import Pooled, imputed_by
 from ciphercohort.study.private_cox import PrivateCox, hazards_by

@@ -9,10 +9,6 @@ from typing import Any
 from ciphercohort.results.documents import to_json, write_text
 from protocols.errors import ParameterError
 
-DESCRIPTION = "description.json"
-SURVIVAL = "survival.json"
-GLM = "glm.json"
-
 
 def write(
     folder: Path,

@@ -23,6 +23,7 @@ from ciphercohort.study.description import ALL
 from ciphercohort.study.glm import glm_by
 from ciphercohort.study.imputed import Pooled, imputed_by
 from ciphercohort.study.private_cox import private_cox_by
+from ciphercohort.verify.session import session_checks
 from parties.agent.manifest import describe_plan
 from parties.agent.vault import Vault
 from parties.policy import Policy
@@ -58,6 +59,13 @@ def folder_of(centre: Hospitals, private: bool) -> Any:
     return SimpleNamespace(settings=centre.settings, driving=lambda tell: centre.drive)
 
 
+def check_verified(document: Path) -> None:
+    """A study's session passes, and says that its documents are not checked."""
+    checks = {check.name: check for check in session_checks(document.parent)}
+    assert [check for check in checks.values() if not check.passed] == []
+    assert {document.name, "report.html"} <= {*checks["not checked"].detail.split(", ")}
+
+
 def pooled() -> pd.DataFrame:
     return pd.concat([frame.assign(site=name) for name, frame in FRAMES.items()])
 
@@ -80,6 +88,7 @@ def test_a_description_is_that_of_a_simulation(
                 assert own[key] == (pytest.approx(value) if isinstance(value, float) else value)
     assert told["groups"][ALL]["columns"]["age"]["missing"] == pooled().age.isna().sum()
     assert (path.parent / "table-1.tex").is_file() and found.num_rows == len(pooled())
+    check_verified(path)
 
 
 @pytest.mark.parametrize("admitted", [0, 1])
@@ -174,6 +183,7 @@ def test_curves_and_a_cox_model_are_those_of_a_simulation(
     rows = pd.concat([stays(k).assign(site=name) for k, name in enumerate(NAMES)])
     asked: dict[str, Any] = {"schema": tmp_path / "schema.json", "split": "by:site"}
     path, drawn = deployed.survival(folder_of(clinics, False), by="ward")
+    check_verified(path)
     due = survival(rows, by="ward", **asked)
     for ward, curve in due.curves.items():
         np.testing.assert_array_equal(drawn.curves[ward].survival, curve.survival)
@@ -191,6 +201,7 @@ def test_curves_and_a_cox_model_are_those_of_a_simulation(
         deployed.cox(stopped, curves="ward")
     before = {each.name for each in path.parent.parent.iterdir()}
     path, fitted = deployed.cox(folder_of(clinics, False), curves="ward", session=asked_for[0])
+    check_verified(path)
     told, model = json.loads(path.read_text()), cox(rows, curves="ward", **asked)
     np.testing.assert_allclose(fitted.coef, model.coef, rtol=0, atol=1e-8)
     np.testing.assert_allclose(fitted.robust_se, model.robust_se, rtol=1e-5)
@@ -251,6 +262,7 @@ def test_a_generalised_model_is_that_of_a_simulation(clinics: Hospitals, tmp_pat
         party._policy = replace(party._policy, site_tables=True)
         clinics.agents.restart(name)
     path, found = deployed.glm(folder_of(clinics, False), **given)
+    check_verified(path)
     # An owner has to accept them by name.
     assert found.plans[-1].alone == NAMES
     with pytest.raises(PolicyError, match="site_tables"):

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from ciphercohort.after.sums import sums_wanted
+from ciphercohort.job.layout import SURVIVAL
 from ciphercohort.study.asked import CoxOptions
 from ciphercohort.study.cox import cox_by
-from ciphercohort.study.files import SURVIVAL, write
+from ciphercohort.study.files import write
 from parties.reader.shard import encode_shard
 from parties.reader.views import by_range
 from tests.ciphercohort.study.test_glm import Plain
