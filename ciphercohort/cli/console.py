@@ -140,10 +140,10 @@ class _Handler(logging.Handler):
 
 def closing_table(result: RunResult) -> Table | Text:
     """The decrypted model beside its twin and the plain optimum; without test rows the title."""
-    from ciphercohort.report.report import NO_TEST, score_table
+    from ciphercohort.report.report import score_table
 
     tested = count(len(result.test_y), "test row")
-    title = Text(f"Scores on {tested}" if result.tested else NO_TEST)
+    title = Text(f"Scores on {tested}" if result.tested else "No test rows")
     for marked, words in ((result.insecure, INSECURE), (result.seeded, NOT_PRIVATE)):
         if marked:
             title.append(f"\n{words}", style="bold red")

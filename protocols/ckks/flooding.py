@@ -130,9 +130,8 @@ def standard_normal(count: int, randomness: RandomSource) -> Floats:
 def encode_complex(context: RingContext, slots: NDArray[np.complex128], level: int = 0) -> Any:
     """Plaintext of complex slot values, shape (<= num_slots,), at the given level.
 
-    OpenFHE refuses what has no coefficient above 1/2 but is not zero, and a refusal would tell of
-    what is encoded. Coefficients' mean square is 2 / n^2 of the sum of the slots' squares. Both
-    vectors are always computed: the time does not tell which one is taken.
+    OpenFHE refuses coefficients of at most 1/2 that are not all zero: a refusal, or more work then,
+    would tell of them. Their mean square is 2 / n^2 of the sum of the slots' squares.
     """
     params = context.params
     complex_cc, primes = _complex_context(params)
@@ -140,11 +139,10 @@ def encode_complex(context: RingContext, slots: NDArray[np.complex128], level: i
         raise PlatformError("this OpenFHE release picks other primes for complex plaintexts")
     scale, n = 2.0**params.scale_bits, params.ring_dim
     exact = np.pad(slots, (0, n // 2 - len(slots)))
-    with np.errstate(over="ignore", invalid="ignore"):  # of values that OpenFHE refuses by itself
+    with np.errstate(over="ignore", invalid="ignore"):  # OpenFHE refuses such values
         rounded = to_slots(np.rint(from_slots(scale * exact))) / scale
         is_small = not np.linalg.norm(exact) * scale > n / 2  # a mean square of 1/2
-    taken = np.stack([exact, rounded])[int(is_small)]
-    return complex_cc.MakeCKKSPackedPlaintext(taken.tolist(), 1, level)
+    return complex_cc.MakeCKKSPackedPlaintext([exact, rounded][is_small].tolist(), 1, level)
 
 
 @lru_cache(maxsize=8)

@@ -431,7 +431,7 @@ def test_a_sum_is_of_the_training_that_opened_its_model(
 ) -> None:
     """Whatever documents beside it say."""
     sessions = home / "centre" / "sessions"
-    (path,) = (p for p in sessions.glob(f"*/{document}") if p.parent.name != run.session)
+    path = next(p for p in sessions.glob(f"*/{document}") if p.parent.name != run.session)
     model, false = sessions / run.session / "model.json", sessions / ("f" * 32)
     kept = {each: each.read_text() for each in (path, model)}
     assert json.loads(kept[path])["trained_in"] == run.session
@@ -478,7 +478,7 @@ def test_status_and_statement(centre: Coordinator, run: Any, home: Path, tmp_pat
     assert (party.status()["party"], party.status()["session"]) == ("north", None)
     assert party.abort() is None
     assert party.statement(tmp_path / "statement", run.session).stat().st_size > 64
-    with pytest.raises(CohortError, match="does not wait for consent"):
+    with pytest.raises(CohortError, match="no plan waits for consent"):
         party.accept("ffffffff")
 
 

@@ -55,7 +55,7 @@ class Centre:
         self.folder, self.training, self._schema, self._rows = folder, training, schema, rows
         schema.save(folder / SCHEMA)
 
-    def cards(self) -> dict[str, Card]:
+    def owners(self) -> dict[str, Card]:
         found = {}
         for k, rows in enumerate(self._rows):
             found[f"p{k}"] = Card(
@@ -63,6 +63,8 @@ class Centre:
                 num_features=self._schema.num_features, schema=self._schema.digest(),
             )  # fmt: skip
         return found
+
+    cards = owners
 
 
 class PlannedError(Exception):
