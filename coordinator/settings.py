@@ -18,6 +18,7 @@ from protocols.errors import ParameterError
 from protocols.exchange.cards import Card
 from protocols.exchange.documents import Checked, load_toml, parse_json, read
 from protocols.names import file_stem
+from protocols.words import count
 
 FILE, IDENTITY, SCHEMA, CARDS, APP = (
     "coordinator.toml",
@@ -69,7 +70,7 @@ class Settings(Checked, frozen=True):
         return {card.name: card for card in map(Card.load, paths)}
 
     def owners(self) -> dict[str, Card]:
-        """Admitted parties that have something in common.
+        """Cards of the admitted parties, of which a session needs two or more.
 
         Raises:
             ParameterError: there are fewer than two.
@@ -77,8 +78,8 @@ class Settings(Checked, frozen=True):
         cards = self.cards()
         if len(cards) < 2:
             raise ParameterError(
-                f"parties={len(cards)} admitted, and a session needs 2 or more: cohort coordinator "
-                "admit FOLDER CARD"
+                f"{count(len(cards), 'party')} admitted, and a session needs 2 or more: cohort "
+                "coordinator admit FOLDER CARD"
             )
         return cards
 

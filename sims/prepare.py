@@ -7,7 +7,7 @@ within a simulation, but messages still name columns and counts only.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -187,18 +187,22 @@ def chosen_schema(
     exclude: Sequence[str] = (),
     include: Sequence[str] = (),
     reference: Sequence[str] = (),
+    needed: Iterable[str | None] = (),
 ) -> Schema:
     """The schema of a file, which the columns that are chosen beside it do not contradict.
+
+    needed: columns that are used, whether included or not.
 
     Raises:
         SchemaError: it cannot be read, or says otherwise.
     """
     schema = Schema.load(path)
     names = {column.name for column in schema.columns}
-    firsts = {column.features[0] for column in schema.columns}
+    chosen = {*include} | names & {*needed}
+    firsts = {column.features[0] for column in schema.columns if column.features[0] != column.name}
     for name, given, wrong in (
         ("exclude", exclude, names & {*exclude}),
-        ("include", include, names ^ ({*include} - {*schema.label.names} if include else names)),
+        ("include", include, include and names ^ (chosen - {*schema.label.names})),
         ("reference", reference, {*reference} - firsts),
     ):
         if wrong:

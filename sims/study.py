@@ -99,12 +99,12 @@ class Asked:
         """Columns that no feature is made of."""
         return (*self.exclude, *self.split_column)
 
-    def given(self) -> Schema | None:
-        """The schema's file, if there is one; see `chosen_schema`."""
+    def given(self, needed: Sequence[str | None] = ()) -> Schema | None:
+        """The schema's file, if there is one; needed: see `chosen_schema`."""
         if self.schema is None:
             return None
         chosen = {"exclude": self.exclude, "include": self.include, "reference": self.reference}
-        return chosen_schema(Path(self.schema), **chosen)
+        return chosen_schema(Path(self.schema), needed=needed, **chosen)
 
     def inferred(
         self, frame: pd.DataFrame, outcome: Any, needed: Sequence[str | None] = (), **more: Any
@@ -267,7 +267,7 @@ def _of_stays(
     columns, asked = parted(StayColumns, given)
     terms = Asked(data=data, **asked)
     frame = terms.table(*columns.names)
-    if (given_schema := terms.given()) is not None:
+    if (given_schema := terms.given(needed)) is not None:
         schema = given_schema
         if columns.names and columns.names != schema.label.names:
             raise SchemaError(
@@ -286,7 +286,7 @@ def _of_stays(
 
 def _schema_of(terms: Asked, frame: pd.DataFrame, by: str | None) -> Schema:
     """The schema that is given, or that of the rows, with one of the columns as its outcome."""
-    if (given := terms.given()) is not None:
+    if (given := terms.given((by,))) is not None:
         return given
     used = {*(terms.include or frame.columns), *filter(None, [by])} - {*terms.left_out}
     whole = [str(n) for n in frame.columns if n in used and not missing_cells(frame[n]).any()]

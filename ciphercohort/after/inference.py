@@ -56,8 +56,8 @@ PROJECTED = (
     "fitted by itself, and so none has a standard error; leave inference out"
 )
 MOST_ROUNDS = 30
-LARGE = 0.3
-"""Of a unit vector's entries: columns that it is of."""
+NAMED = 0.3
+"""Columns whose entry in a unit vector is larger are named as what it is of."""
 LONG = 3.0
 """Times that the result is as far from the first point that counts as noise explains: told of."""
 
@@ -197,9 +197,8 @@ def infer_by(
     freedom = math.inf
     if model != "logistic":
         notes += _ends(targets_of(schema.label))
-    names = np.array([*own.feature_names, "intercept"])
     if model == "linear":
-        with naming(names):
+        with naming(own):
             estimates = _linear(sums, bound, targets_of(schema.label).outputs, mu)
         if mu is None:
             kept = int(np.isfinite(estimates[0].theta).sum())
@@ -211,7 +210,7 @@ def infer_by(
         if model == "poisson":
             label = targets_of(schema.label)
             high = float(label.low[0] + label.width[0])
-        with naming(names):
+        with naming(own):
             found = (
                 _newton(sums, model, theta, bound, high)
                 if mu is None
@@ -225,18 +224,18 @@ def infer_by(
         in_data_units(own, each, float(low), float(width), model)
         for each, low, width in zip(estimates, lows, widths, strict=True)
     ]
-    every = ("intercept", *schema.feature_names)
-    place = [every.index(name) for name in ("intercept", *own.feature_names)]
-    coef, se, added = (np.full((len(tables), len(every)), np.nan) for _ in range(3))
+    names = ("intercept", *schema.feature_names)
+    place = [names.index(name) for name in ("intercept", *own.feature_names)]
+    coef, se, added = (np.full((len(tables), len(names)), np.nan) for _ in range(3))
     for k, table in enumerate(tables):
         coef[k, place], se[k, place], added[k, place] = table
     left_out = np.isnan(coef[0])
     if left_out.any():
-        missing = ", ".join(np.array(every)[left_out])
+        missing = ", ".join(np.array(names)[left_out])
         notes.append(f"left out, for the other columns determine them: {missing}")
     return Inference(
         model=model,
-        names=every,
+        names=names,
         outputs=schema.label.names if numeric else ("",),
         coef=coef,
         se=se,
@@ -253,19 +252,21 @@ def infer_by(
 
 
 @contextmanager
-def naming(names: NDArray[np.str_]) -> Iterator[None]:
+def naming(schema: Schema) -> Iterator[None]:
     """A refusal for noise names the columns of which least is known: opened with that noise."""
+    names = np.array([*schema.feature_names, "intercept"])
     try:
         yield
     except UnclearError as error:
-        few = names[np.argsort(-error.shares)[: int((error.shares > LARGE).sum())]]
+        few = names[np.argsort(-error.shares)[: int((error.shares > NAMED).sum())]]
         raise PrivacyError(f"{error}. Least is known of {', '.join(few)}") from None
 
 
 def _ends(targets: Targets) -> list[str]:
     """What tables of numeric outcomes rest on, for a paper: public, whether a value lies beyond."""
     return [
-        f"{column.name} counts from {column.low:g} to {column.high:g}, values beyond as the ends"
+        f"{column.name}: values below {column.low:g} count as {column.low:g}, above "
+        f"{column.high:g} as {column.high:g}"
         for column in targets.columns
     ]
 

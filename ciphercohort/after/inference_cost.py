@@ -145,7 +145,7 @@ def inference_line(found: dict[str, Any]) -> str:
 def _reach_words(needs: dict[str, Any], rows: int) -> str:
     usual = f"{needs['rows_usual']:,}"
     spread = "independent columns that are spread over a sixth of their ranges"
-    more = f"take {usual} rows{or_epsilon(needs['epsilon_usual'])}; rare categories need more"
+    more = f"take {usual} rows{or_epsilon(needs['epsilon_usual'])}; rare categories need more rows"
     if rows < needs["rows_least"]:
         return (
             f"no intervals: {rows:,} rows are below {needs['rows_least']:,}, which any columns "

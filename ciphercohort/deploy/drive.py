@@ -8,16 +8,18 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ciphercohort.deploy import flower_commands
-from ciphercohort.deploy.inference import Tell
 from ciphercohort.results.documents import to_json
 from coordinator.deployment import is_driven, taken_up
 from coordinator.settings import NODES, Settings
 from coordinator.status import CONNECT, OVER, Status, awaited, clock, read_status
 from protocols.errors import ProtocolError
 from protocols.exchange.private_files import locked, write_private
+
+if TYPE_CHECKING:
+    from ciphercohort.deploy.inference import Tell
 
 POLL_SECONDS, LOOK_SECONDS = 2.0, 0.1
 # Each look starts a program of Flower, which takes seconds of a core.

@@ -83,6 +83,7 @@ HELD = {"kind", "layout", "state", "files"}
 """Fields of status.json that are checked."""
 WEIGHTS = ["weights", "coef", "intercept", "scaling"]
 """Of model.json: those of one sum, or of what was released."""
+SHOWN = "what it shows of these"
 READ = {RELEASE: (PLAN, MODEL, FACTS, TRANSCRIPT), PRIVATE: (SUMMARY, METRICS)}
 
 
@@ -214,17 +215,17 @@ def _unchecked(halves: Mapping[str, Path], files: Mapping[str, Any], plan: RunPl
         FACTS: (*MEASURED, "traffic", "promise", "missing", "notes"),
         CERTIFICATE: [*([f"figures.{FORESEEN}"] if FORESEEN in foreseen else []), *whole],
         INFERENCE: ("rows", "about") if INFERENCE in files else (),
-        REPORT: ("what it shows of these",),
+        REPORT: (SHOWN,),
+        TABLE: (SHOWN,) if INFERENCE in files else (),
         STATUS: tuple(read_file(release / STATUS).keys() - HELD),
     }
     known = {*HALVES[RELEASE], STATUS, *((MESSAGES,) if logged else ())} - {EVALUATION}
-    known -= {TABLE}
     known |= {SECOND_MOMENT} if plan.whitens else set()
     here = f"{RELEASE}/"
     words = [f"{here}{n} ({', '.join(sorted(each))})" for n, each in fields.items() if each]
     words += [f"{here}{name}" for name in strays(release, known)]
     if of_another_release(release / REPORT, render_release(Release.load(release))):
-        words.append(f"{here}{REPORT} ({ANOTHER})")
+        words = [each.replace(f"{REPORT} (", f"{REPORT} ({ANOTHER}, ") for each in words]
     if PRIVATE in halves:
         own = halves[PRIVATE]
         rest = {SUMMARY: files[SUMMARY].keys() - figures.summary_figures(files, plan).keys()}

@@ -49,7 +49,10 @@ from parties.reader.views import missing_schema
 from protocols.errors import CohortError, ParameterError, SchemaError
 from protocols.plan.kinds import plan_from_dict
 from protocols.privacy.calibrate.figures import Wanted
+from protocols.words import count
 
+Rewritten = tuple[dict[str, str], list[Session]]
+"""Text by file name, and the sessions beside that it follows from."""
 SOFTWARE = re.compile(r"Python \d+\.\d+\.\d+[^<]*")
 """Of a report: by which releases it was written."""
 
@@ -69,6 +72,7 @@ def session_checks(folder: Path) -> Iterator[Check]:
     """
     at_centre = any((folder / name).exists() for name in CENTRE if name != OUTCOME)
     if (folder / OUTCOME).exists():
+        # An owner's names the head of a transcript, and has none.
         at_centre |= "transcript" not in read_file(folder / OUTCOME)
     due = CENTRE if at_centre else (OUTCOME,)
     lost = [f"{name} is missing" for name in due if not (folder / name).exists()]
@@ -76,29 +80,32 @@ def session_checks(folder: Path) -> Iterator[Check]:
     if lost:
         return
     session = Session.of(folder)
-    documents, sums = written_again(session)
+    documents, beside = written_again(session)
     problems = [*differences(folder, documents), *_unmade(folder, documents)]
     if at_centre:
         problems += centre_problems(session)
     fine = "each written again from what was agreed and opened"
     yield Check("documents", not problems, "; ".join(problems) or fine)
-    told = sha256(to_json([session.said, *(each.said for each in sums)]).encode()).hexdigest()
+    # An owner has nothing that a sum follows from.
+    same = [] if session.is_sum else [each.said for each in beside]
+    told = sha256(to_json([session.said, *same]).encode()).hexdigest()
+    others = f"{count(len(beside), 'session')} beside it that it follows from"
     if at_centre:
-        problems = [problem for each in sums for problem in _sum_problems(each)]
-        fine = f"as in the messages, {len(sums)} sums of sessions beside it too"
+        problems = [problem for each in beside for problem in _beside_problems(each)]
+        fine = f"as in its messages and in those of {others}"
     else:
         problems = []
         fine = (
-            f"what was opened, {len(sums)} sums too, is as the centre told this party; its own "
-            "messages are at the centre"
+            f"what was opened, and in {others}, is as the centre told this party; the messages "
+            "are at the centre"
         )
     words = f"{fine}; SHA-256 {told}, to be the same at every party and at the centre"
     yield Check("outcome", not problems, "; ".join(problems) or words)
     yield Check("not checked", True, ", ".join(_unchecked(session, documents, at_centre)) or "-")
 
 
-def _sum_problems(beside: Session) -> Iterator[str]:
-    """Where outcome.json of a sum in a session beside is not what its messages open."""
+def _beside_problems(beside: Session) -> Iterator[str]:
+    """Where outcome.json of a session beside is not what its messages open."""
     replayed, where = replay(beside.folder), f"{beside.folder.name}/{OUTCOME}"
     yield from (f"{where}, {c.name}: {c.detail}" for c in replayed.checks if not c.passed)
     found = {"plan": beside.plan.to_dict(), "weights": beside.opened.tolist()}
@@ -143,11 +150,11 @@ def strays(folder: Path, known: Collection[str]) -> Iterator[str]:
             yield f"{path.name}/" if path.is_dir() else path.name
 
 
-def written_again(session: Session) -> tuple[dict[str, str], list[Session]]:
-    """Text by file name, and the sums in sessions beside that it follows from.
+def written_again(session: Session) -> Rewritten:
+    """Text by file name, and the sessions beside that it follows from, each once.
 
     Raises:
-        CohortError: the sums, or the model, that they follow from are not in the sessions beside.
+        CohortError: a session that it follows from is not beside it.
     """
     if not session.is_sum:
         return _of_training(session)
@@ -158,14 +165,15 @@ def written_again(session: Session) -> tuple[dict[str, str], list[Session]]:
     for name, again in ((INFERENCE, _inference), (EVALUATION, _evaluation)):
         if (folder / name).exists():
             texts, others = again(settings, session)
-            found, beside = {**found, **texts}, [*beside, *others]
+            found |= texts
+            beside += [each for each in others if each.folder not in {s.folder for s in beside}]
     if (folder / MISSING).exists():
         schema = missing_schema(Schema.load(settings.folder / SCHEMA))
         found[MISSING] = to_json(missing_by(_series(settings, session, schema)))
     return found, beside
 
 
-def _of_training(session: Session) -> tuple[dict[str, str], list[Session]]:
+def _of_training(session: Session) -> Rewritten:
     folder, model = session.folder, read_file(session.folder / MODEL)
     schema = Schema.from_dict(model["schema"])
     if schema.digest() != dict(session.plan.schema)["digest"]:
@@ -206,10 +214,14 @@ def differences(folder: Path, due: Mapping[str, str]) -> Iterator[str]:
                 pair = (each.get(field, ABSENT) for each in (fields, expected))
                 yield from compare(name, field, *pair)
         elif SOFTWARE.sub("", found) != SOFTWARE.sub("", text):
-            words = f"{name}: not as the other documents make it"
             by = SOFTWARE.findall(found) if name == REPORT else []
-            is_own = by == SOFTWARE.findall(text)
-            yield words if is_own or not by else f"{words} here; it says that {by[0]} wrote it"
+            if not by or by == SOFTWARE.findall(text):
+                yield f"{name}: not as the other documents make it"
+            else:
+                yield (
+                    f"{name}: not what this release writes of the same documents; it says that "
+                    f"{by[0]} wrote it: verify it with that release"
+                )
 
 
 def of_another_release(report: Path, expected: str) -> bool:
@@ -231,11 +243,7 @@ def _series(settings: Settings, session: Session, schema: Schema) -> DeployedSum
     return DeployedSums.of(settings, None, schema, wanted, plan.session, plan.held_out)
 
 
-Again = tuple[dict[str, str], list[Session]]
-"""Text by file name, and the sessions beside that it rests on."""
-
-
-def _inference(settings: Settings, session: Session) -> Again:
+def _inference(settings: Settings, session: Session) -> Rewritten:
     held = read_file(session.folder / INFERENCE)
     first, promise = session.folder.name, held["privacy"] or {"epsilon": None}
     sums = [Session.of(settings.session_folder(each)) for each in held["sessions"][1:]]
@@ -245,11 +253,13 @@ def _inference(settings: Settings, session: Session) -> Again:
         except CohortError as error:  # at another model
             last = error
             continue
-        return {INFERENCE: to_json(body), TABLE: found.latex()}, [*beside, *sums]
+        known = {each.folder for each in beside}
+        beside += [each for each in sums if each.folder not in known]
+        return {INFERENCE: to_json(body), TABLE: found.latex()}, beside
     raise last
 
 
-def _evaluation(settings: Settings, session: Session) -> Again:
+def _evaluation(settings: Settings, session: Session) -> Rewritten:
     trained = read_file(session.folder / EVALUATION)["trained_in"]
     for model, beside in _models(settings, trained):
         weights = model.weights[None] if model.weights.ndim == 1 else model.weights.T

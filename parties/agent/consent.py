@@ -31,8 +31,8 @@ class Consent:
     would overdraw it. wait_seconds: how long a plan waits for its decision. norm_bound: of this
     owner's rows, for the figures that the owner is shown.
 
-    Security: a plan is accepted by a code that is drawn here when the plan is shown. By digits of
-    its digest it could not be: a coordinator finds two plans that share them.
+    Security: a plan is accepted by a code that is drawn here when the plan comes. By digits of its
+    digest it could not be: a coordinator finds two plans that share them.
 
     Privacy: the noise of a run is divided over its members, so a member that nobody vouches for
     may add none. A plan with one is refused, whatever the policy says.
@@ -107,8 +107,8 @@ class Consent:
             waiting = {each: digest for digest, (each, _) in self._pending.items()}
             if code not in waiting:
                 raise ParameterError(
-                    f"no plan waits for consent under {code!r}: each plan has a new code whenever "
-                    "it is shown; see cohort party consent"
+                    f"no plan waits for consent under {code!r}: a code ends with its plan's wait; "
+                    "cohort party consent FOLDER shows what waits now"
                 )
             digest = waiting[code]
             self._store.decided(digest, accept)

@@ -92,8 +92,7 @@ def infer_schema(
     exclude: columns to leave out.
     include: the only columns to use [default: all]. A column named here may look like an ID or
         have more than 100 categories.
-    reference: "column=category" of each column whose first category is to be another one than the
-        first by name.
+    reference: "column=category", which then comes first, where else the alphabet decides.
     dates: columns of days, which count from the first of January of the earliest one's year.
     missing: of the columns that have missing cells in the sample.
     several: take a label of three or more values as classes.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,14 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ciphercohort.deploy.inference import training_plans
 from ciphercohort.deploy.results import party_results
 from ciphercohort.results.predict import load_model
 from ciphercohort.verify.folder import verify_run
 from parties.agent.owner import MOST_OUTCOME, Owner
 from parties.agent.settings import OUTCOME, RESULTS, SCHEMA
 from parties.agent.vault import Vault
-from protocols.errors import PolicyError
+from protocols.errors import ParameterError, PolicyError
 from tests.parties.agents import PASSPHRASE, Agents
+from tests.protocols.privacy.test_whitened_ledger import calibration
 from tests.support.sessions import record
 
 
@@ -111,3 +114,26 @@ def test_whoever_drives_the_kernel_names_no_other_file(session: str, tmp_path: P
     with pytest.raises(PolicyError):
         keeping(tmp_path, known=False)("a", "{}")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_whitened_training_is_charged_with_its_second_moment(tmp_path: Path) -> None:
+    """By the digest in its plan, whatever session.json says."""
+    found = calibration("quadratic-gd")
+    first = replace(found.first, session="a")
+    training = replace(found.template, session="b", moment_plan=first.digest())
+    settings: Any = SimpleNamespace(session_folder=tmp_path.joinpath)
+
+    def plans(before: str | None, moment: Any) -> list[str]:
+        for plan in (replace(moment, session=before or "a"), training):
+            folder = tmp_path / plan.session
+            folder.mkdir(exist_ok=True)
+            (folder / OUTCOME).write_text(json.dumps({"plan": plan.to_dict(), "weights": []}))
+            said = before if plan.session == "b" else None
+            (folder / "session.json").write_text(json.dumps({"before": said}))
+        return [plan.session for plan in training_plans(settings, "b")]
+
+    assert plans("a", first) == ["b", "a"]
+    for before, moment in ((None, first), ("a", found.template)):
+        with pytest.raises(ParameterError, match="is not in the session before b"):
+            plans(before, moment)
+    assert training_plans(settings, "elsewhere") == []

@@ -208,7 +208,7 @@ def test_a_plan_says_how_many_rows_intervals_need(epsilon: float, words: str) ->
     for more in ((needs["rows_usual"], epsilon), (1440, needs["epsilon_usual"] * 1.001)):
         assert "; intervals, about" in told(*more)[1]
     # No epsilon that noise is drawn for would do for so few.
-    assert told(60, epsilon)[1].endswith(" rows; rare categories need more")
+    assert told(60, epsilon)[1].endswith(" rows; rare categories need more rows")
 
 
 def test_sums_are_told_of_too_few_rows_before_the_first() -> None:

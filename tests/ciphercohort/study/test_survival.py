@@ -32,6 +32,7 @@ from protocols.statistics.study.cox import RiskSums, concordance, independent, p
 from protocols.statistics.study.curves import Curve, observed_less_expected
 from protocols.statistics.study.noisy import Noise
 from sims.lab.audits.second_accountant import gaussian_epsilon
+from sims.prepare import chosen_schema
 from sims.study import cox, describe, survival
 from tests.sims.model_runs import cohort
 
@@ -145,6 +146,24 @@ def test_a_choice_that_the_schema_contradicts_is_refused(
     )
     with pytest.raises(SchemaError, match=f"{next(iter(chosen))}=.* says otherwise"):
         command(rows, schema=path, split="by:site", **chosen)
+
+
+def test_a_choice_that_the_schema_agrees_with_is_taken(tmp_path: Path) -> None:
+    """Columns that are needed besides count as included."""
+    rows, path = table().drop(columns="entry"), tmp_path / "schema.json"
+    targets = ["months", "died"]
+    schema = infer_schema(
+        rows, targets, exclude=["site"], reference=["arm=b"], **REGRESSION_SCALING
+    )
+    schema.save(path)
+    first, *others = (column.name for column in schema.columns)
+    fine: dict[str, Any] = {"exclude": ["site"], "reference": ["arm=b"]}
+    for include, needed in (([first, *others], ()), (others, (first, None)), ((), (first,))):
+        assert chosen_schema(path, include=include, needed=needed, **fine) == schema
+    with pytest.raises(SchemaError, match="include="):
+        chosen_schema(path, include=others, **fine)
+    with pytest.raises(SchemaError, match="reference="):
+        chosen_schema(path, reference=["age"])
 
 
 @pytest.mark.parametrize("late", [False, True])

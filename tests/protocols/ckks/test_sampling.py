@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
 from parties.kernel.sums.aggregate_share import narrow_gaussian
-from protocols.ckks import CkksParameters
+from protocols.ckks import CkksParameters, flooding
 from protocols.ckks import residues as rns
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.flooding import FRESH_ERROR_STD, encode_complex
@@ -152,6 +154,22 @@ def test_numbers_of_every_size_are_encoded(size: float, where: str, level: int) 
     due = from_slots(slots * 2.0**CONTEXT.params.scale_bits)
     own = exact.whole(found, CONTEXT.primes[:towers])
     assert np.abs(np.array(own, float) - due).max() <= 0.5 + 1e-6 * np.abs(due).max()
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_numbers_of_every_size_are_encoded_by_the_same_work(
+    size: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = list[str]()
+    for transform in (from_slots, to_slots):
+
+        def noted(values: Any, transform: Any = transform) -> Any:
+            calls.append(transform.__name__)
+            return transform(values)
+
+        monkeypatch.setattr(flooding, transform.__name__, noted)
+    encode_complex(CONTEXT, np.full(N // 2, size, np.complex128))
+    assert calls == ["from_slots", "to_slots"]
 
 
 def test_coefficients_come_back() -> None:
