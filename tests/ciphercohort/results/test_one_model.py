@@ -224,10 +224,12 @@ def test_a_hospital_ends_at_the_same_model(run: Ran, tmp_path: Path) -> None:
     told(last[0], last[1])
     # Of trainings before and after, which ended close to the same point.
     for k, (plan, values, _) in enumerate(OPENED[out]):
-        theta = tuple(value * (1 + 1e-13) + 1e-15 for value in plan.task.theta)
+        fields = dict(plan.objective)
+        if "theta" not in fields:
+            continue  # sums of products are at no point: they are the same of every training
+        fields["theta"] = [value * (1 + 1e-13) + 1e-15 for value in fields["theta"]]
         for name in ("0", "z"):
-            close = replace(plan, session=f"{name}{k}", task=replace(plan.task, theta=theta))
-            told(close, values * (1 + 1e-6))
+            told(replace(plan, session=f"{name}{k}", objective=fields), values * (1 + 1e-6))
     assert list(party_results(tmp_path)) == [home]
     documents = Release.of(
         replace(result, promise=None, certificate=None, schema_from=GIVEN)

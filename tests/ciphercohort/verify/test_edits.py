@@ -44,8 +44,9 @@ def test_of_a_simulation_with_messages(tmp_path: Path, monkeypatch: pytest.Monke
 )
 @pytest.mark.parametrize("keep_messages", [False, True])
 def test_of_all_documents_at_once(
-    options: dict[str, Any], keep_messages: bool, tmp_path: Path
+    options: dict[str, Any], keep_messages: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    remembered(monkeypatch)
     frame = lopsided_frame(6000)[["age", "smoker", "y"]]
     given = {"schema": public_schema(frame, "y")} if "epsilon" in options else {}
     simulate(
