@@ -258,7 +258,7 @@ def naming(schema: Schema) -> Iterator[None]:
     try:
         yield
     except UnclearError as error:
-        few = names[np.argsort(-error.shares)[: int((error.shares > NAMED).sum())]]
+        few = names[np.argsort(-error.shares)[: max(1, int((error.shares > NAMED).sum()))]]
         raise PrivacyError(f"{error}. Least is known of {', '.join(few)}") from None
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +98,14 @@ class DeployedSums(SumSeries):
         if status["state"] != "finished":
             raise ProtocolError(str(status["reason"]), culprit=status.get("culprit"))
         agreed, values = agreed_and_opened(self.settings, session)
+        signed = {member.verify_key: member for member in agreed.members}
+        due = replace(
+            plan,
+            session=session,
+            members=tuple(signed.get(each.verify_key, each) for each in plan.members),
+        )
+        if agreed.to_dict() != due.to_dict() or agreed.roster != plan.roster:
+            raise ParameterError(f"session {session!r} agreed on another plan than its own")
         return (
             only(GradientPlan, agreed),
             values,
@@ -188,7 +196,9 @@ def training_plans(settings: Settings, session: str) -> list[RunPlan]:
         ParameterError: the session that summed a plan's second moment is not in the folder.
     """
     found: list[RunPlan] = []
-    while session and (settings.session_folder(session) / OUTCOME).is_file():
+    seen = {""}
+    while session not in seen and (settings.session_folder(session) / OUTCOME).is_file():
+        seen.add(session)
         found.append(agreed_and_opened(settings, session)[0])
         session = session_fields(settings, session).get("before") or ""
     due = [moment for each in found if (moment := getattr(each, "moment_plan", ""))]

@@ -260,8 +260,8 @@ def _count(value: float | None) -> str:
 
 def _share(cells: dict[str, Any], k: int) -> str:
     value, n = cells["counts"][k], cells["n"]
-    if value is None:
-        return "*"
+    if value is None or n is None:
+        return _count(value)
     return f"{value:,.0f} ({100 * min(value / n, 1.0):.1f})" if n > 0 else "–"
 
 
@@ -357,6 +357,8 @@ def _grouped(
                 ]
             )
         mask = hidden(counts, least) & (not private)
+        if variable.categories and (mask.any() or of_sizes.any()):
+            differences[variable.name] = math.nan  # it would tell of what is not shown
         for k, name in enumerate(names):
             cover = mask[:, k] | of_sizes[k]
             found[name]["columns"][variable.name] = _figures(
@@ -379,7 +381,7 @@ def _figures(
         row = np.where(np.arange(len(row)) == variable.places[3], 0.0, row)
     if variable.categories:
         *counts, missing = shown_counts(row, cover, private)
-        n = rows - float(row[-1])
+        n = None if missing is None else rows - float(row[-1])
         return {"n": n, "missing": missing, "counts": counts, "categories": variable.categories}
     figures: dict[str, Any] = numeric_figures(row, rows, variable.low, variable.high)
     if not private and figures["n"] < least:
@@ -399,7 +401,8 @@ def _drawing(variable: Variable, groups: dict[str, dict[str, Any]]) -> Any:
             if variable.categories:
                 first = int(variable.is_coded)
                 counts, names = own["counts"][first:], variable.categories[first:]
-                share = [100 * (c or 0.0) / max(own["n"] or 0.0, 1.0) for c in counts]
+                n = max(own["n"] or 0.0, 1.0) if own["n"] is not None else math.nan
+                share = [100 * (c or 0.0) / n for c in counts]
                 places = np.arange(len(share)) + 0.8 * (k - (len(shown) - 1) / 2) / len(shown)
                 axes.barh(places, share, height=0.7 / len(shown), color=colors[k], label=name)
                 axes.set_yticks(range(len(share)), names)

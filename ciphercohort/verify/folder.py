@@ -48,7 +48,7 @@ from ciphercohort.report.release import Release
 from ciphercohort.report.release_report import render_release
 from ciphercohort.report.run_folder import file_digest
 from ciphercohort.results.cover_words import with_cover
-from ciphercohort.results.plan_figures import encryption_words
+from ciphercohort.results.plan_figures import encryption_words, plan_figures
 from ciphercohort.results.predict import ReleasedModel
 from ciphercohort.results.promise import WHOLE
 from ciphercohort.results.slot_report import slot_problems
@@ -228,7 +228,7 @@ def _unchecked(halves: Mapping[str, Path], files: Mapping[str, Any], plan: RunPl
         words = [each.replace(f"{REPORT} (", f"{REPORT} ({ANOTHER}, ") for each in words]
     if PRIVATE in halves:
         own = halves[PRIVATE]
-        rest = {SUMMARY: files[SUMMARY].keys() - figures.summary_figures(files, plan).keys()}
+        rest = {SUMMARY: files[SUMMARY].keys() - plan_figures(plan).keys()}
         rest[STATUS] = read_file(own / STATUS).keys() - {"kind", "files"}
         words += [f"{PRIVATE}/{n} ({', '.join(sorted(each))})" for n, each in rest.items() if each]
         words += [f"{PRIVATE}/{name}" for name in strays(own, rest)]

@@ -56,6 +56,7 @@ class Consent:
         self._changed = threading.Condition()
         self._decided = store.decisions()
         self._pending: dict[str, tuple[str, str]] = {}
+        self._waiting = Counter[str]()
 
     def check_members(self, plan: RunPlan) -> None:
         """Refuse strangers.
@@ -134,6 +135,7 @@ class Consent:
             )
         words = describe_plan(plan, self._name, self._norm_bound, budget)
         with self._changed:
+            self._waiting[digest] += 1
             self._pending.setdefault(digest, (secrets.token_hex(_CODE_BYTES), words))
             try:
                 while digest not in self._decided:
@@ -143,6 +145,8 @@ class Consent:
                             f"{self._wait_seconds:g} s"
                         )
             finally:
-                self._pending.pop(digest, None)
+                self._waiting[digest] -= 1
+                if not self._waiting[digest]:
+                    del self._pending[digest]
             if not self._decided[digest]:
                 raise PolicyError(f"the owner refuses plan {digest[:16]}")

@@ -14,9 +14,9 @@ import pytest
 
 from ciphercohort.after.sums import sums_wanted
 from ciphercohort.deploy.check import check_deployed, missing_by
-from ciphercohort.deploy.inference import infer_deployed
+from ciphercohort.deploy.inference import infer_deployed, table_document
 from ciphercohort.job.config import SimulationConfig
-from ciphercohort.results.documents import model_fields
+from ciphercohort.results.documents import model_fields, to_json
 from ciphercohort.results.predict import ReleasedModel
 from coordinator.deployment import OUTCOME, SESSION
 from coordinator.status import read_status
@@ -298,3 +298,28 @@ def test_rows_by_range_are_for_standard_errors_alone() -> None:
     for view in ("", MISSING):
         assert views.find(view, own.digest()) is None
     assert views.find(RANGES, "00" * 32) is None
+
+
+def test_a_table_is_of_the_sums_that_its_sessions_agreed_on(centre: Hospitals) -> None:
+    """Each in its place, whatever session.json says: a copied sum would hide what one cost."""
+    path, _ = centre.infer(10.0)
+    sessions = json.loads(path.read_text())["sessions"]
+
+    def again() -> str:
+        body, _ = table_document(centre.settings, MODEL, None, 10.0, first=sessions[0])
+        return to_json(body)
+
+    assert again() == path.read_text()
+    folders = [centre.settings.session_folder(each) for each in sessions]
+    good = [(folder / OUTCOME).read_text() for folder in folders]
+    named = [folder / SESSION for folder in folders]
+    fields = [json.loads(each.read_text()) for each in named]
+    for to, of in ((1, 0), (3, 2), (2, 3)):
+        (folders[to] / OUTCOME).write_text(good[of])
+        for plan in (fields[to]["plan"], fields[of]["plan"]):
+            named[to].write_text(json.dumps({**fields[to], "plan": plan}))
+            with pytest.raises(ParameterError, match="agreed on another plan|of another series"):
+                again()
+        (folders[to] / OUTCOME).write_text(good[to])
+        named[to].write_text(json.dumps(fields[to]))
+    assert again() == path.read_text()

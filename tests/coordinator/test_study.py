@@ -104,7 +104,7 @@ def test_without_two_admitted_parties_a_session_says_whom_it_lacks(
         lambda: deployed.describe(folder_of(centre, False)),
         lambda: evaluation_plan(centre.settings, model, epsilon=None, delta=0.0, colluders=0),
     ):
-        with pytest.raises(ParameterError, match=f"parties={admitted} admitted.*coordinator admit"):
+        with pytest.raises(ParameterError, match=f"{admitted} part.* admitted.*coordinator admit"):
             session()
 
 

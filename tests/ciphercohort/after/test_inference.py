@@ -216,7 +216,7 @@ def test_a_refusal_names_the_columns_of_which_least_is_known() -> None:
     """The rare category, and not the others; by the matrix that was opened with noise."""
     rng = np.random.default_rng(3)
     x = np.column_stack([rng.uniform(-1, 1, (4000, 2)), rng.random(4000) < 0.005, np.ones(4000)])
-    columns = (NumericColumn("age", 0, 1), NumericColumn("sex", 0, 1), NumericColumn("ward", 0, 1))
+    columns = tuple(NumericColumn(name, 0, 1, 0.5, 0.5) for name in ("age", "sex", "ward"))
     schema = replace(SCHEMA, columns=columns)
     with pytest.raises(PrivacyError, match="Least is known of ward$"), naming(schema):
         clear_inverse(x.T @ x, 20.0, "the information")

@@ -10,6 +10,8 @@ import pytest
 
 from ciphercohort import simulate
 from ciphercohort.results.result import RunResult
+from ciphercohort.verify.folder import verify_run
+from ciphercohort.verify.session import SOFTWARE
 from tests.ciphercohort.verify.edits import remembered, unsaid, unsaid_together
 from tests.sims.fake_run import reseal
 from tests.sims.model_runs import public_schema
@@ -31,6 +33,32 @@ def test_of_a_simulation_with_messages(tmp_path: Path, monkeypatch: pytest.Monke
     shutil.rmtree(run / "private")
     assert unsaid(run, every=9) == []
     assert unsaid_together(run) == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Python 0.0.0{}main *{display:none} main::before{content:'epsilon = 0.01'}",
+        "Python 3.10.0, ciphercohort 9.9.9 and an epsilon of 0.01",
+        "<p>Python 3.10.0</p>",
+    ],
+)
+@pytest.mark.parametrize("place", ["</style>", "</main>", "</html>"])
+def test_a_report_has_nothing_beside_its_software(
+    words: str, place: str, fake: tuple[Path, RunResult], tmp_path: Path
+) -> None:
+    run = Path(shutil.copytree(fake[0], tmp_path / "run"))
+    page = run / "release/report.html"
+    text = page.read_text(encoding="utf-8")
+    assert place in text
+    page.write_text(text.replace(place, words + place, 1), encoding="utf-8")
+    reseal(run)
+    assert "documents" in {check.name for check in verify_run(run) if not check.passed}
+    line = SOFTWARE.search(text)
+    assert line is not None and len(SOFTWARE.findall(text)) == 1
+    page.write_text(text.replace(line[0], "Python 3.99.0, ciphercohort 9.9.9"), encoding="utf-8")
+    reseal(run)
+    assert all(check.passed for check in verify_run(run))
 
 
 @pytest.mark.parametrize(
