@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ciphercohort.study.description import ALL, NONE, Description
+from ciphercohort.study.description import ALL, NONE, Description, Variable, _grouped, _lines
 from parties.reader.infer import REGRESSION_SCALING, infer_schema
 from parties.reader.schema import CategoricalColumn, Label, NumericColumn, Schema
 from parties.reader.views import cells_schema, encode_with_views
@@ -294,3 +294,20 @@ def test_what_cannot_be_described_is_refused(schema: Path, tmp_path: Path) -> No
         describe(rows, schema=schema, split="by:site", out=tmp_path)
     with pytest.raises(ParameterError, match="one party"):
         describe(rows.assign(site="a"), schema=schema, split="by:site")
+
+
+def test_neither_a_share_nor_a_difference_tells_a_hidden_count() -> None:
+    """n beside counts would tell the last one; a difference of two groups has all its digits."""
+    ward = Variable("ward", ("A", "B"), 0, 1, (0, 2, 2, 0))
+    found, _ = _grouped(
+        [ward], np.array([[93.0, 50, 3, 40]]), (ALL,), total=93, private=False, least=5
+    )
+    own = found[ALL]["columns"]["ward"]
+    assert own["counts"] == [50, None] and own["missing"] is None and own["n"] is None
+    assert not any("(" in cell for line in _lines(ward, [own], []) for cell in line[1:])
+    table = np.array([[200.0, 197, 3, 0], [310, 301, 9, 0], [0, 0, 0, 0]])
+    for least, is_hidden in ((10, True), (1, False)):
+        _, differences = _grouped(
+            [ward], table, ("a", "b", "(none)"), total=510, private=False, least=least
+        )
+        assert np.isnan(differences["ward"]) == is_hidden
