@@ -54,9 +54,11 @@ def edits(path: Path) -> Iterator[Edit]:
     yield "", None
     if path.suffix != ".json":
         digits = list(re.finditer(r"\d", text))
+        line = session.SOFTWARE.search(text)
         for k in (0, len(digits) // 2, -1):
             at, other = digits[k].start(), str((int(digits[k][0]) + 1) % 10)
-            yield "", text[:at] + other + text[at + 1 :]
+            of_release = line is not None and line.start() <= at < line.end()
+            yield session.ANOTHER * of_release, text[:at] + other + text[at + 1 :]
         return
     fields = json.loads(text)
     yield "certified", json.dumps({**fields, "certified": "nothing"})
