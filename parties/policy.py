@@ -166,6 +166,8 @@ class Policy:
                 f"{self.min_colluders}"
             )
         self._check_sums(plan)
+        if plan.unproven_follows:
+            self._check_unproven("the training that follows is without a slot_bound", plan)
         privacy = plan.privacy
         if privacy is None:
             return
@@ -205,6 +207,15 @@ class Policy:
                 f"secure sums of {len(plan.members)} parties withstand {most} that collude with "
                 f"the coordinator, and this party fears min_colluders={self.min_colluders}: take "
                 f"{self.min_colluders + 2} parties or more, or its owner a smaller min_colluders"
+            )
+
+    def _check_unproven(self, found: str, plan: RunPlan) -> None:
+        if not self.accept_unbounded:
+            from protocols.numerics.slot_bounds import risk
+
+            raise PolicyError(
+                f"{found}: {risk(len(plan.members))}. accept_unbounded = true in the policy "
+                "accepts that"
             )
 
     def check_alone(self, plan: RunPlan, name: str) -> None:
@@ -264,14 +275,8 @@ class Policy:
             return
         own, stated = found.largest, plan.slot_bound
         if own is None or stated is None:
-            if not self.accept_unbounded:
-                from protocols.numerics.slot_bounds import risk
-
-                missing = found.proof if own is None else f"not stated; {found.proof} gives {own:g}"
-                raise PolicyError(
-                    f"slot_bound={stated} of the plan is refused ({missing}): "
-                    f"{risk(len(plan.members))}. accept_unbounded = true in the policy accepts that"
-                )
+            missing = found.proof if own is None else f"not stated; {found.proof} gives {own:g}"
+            self._check_unproven(f"slot_bound={stated} of the plan is refused ({missing})", plan)
             return
         if not stated >= own * (1 - ROUNDING):
             raise PolicyError(

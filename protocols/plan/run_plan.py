@@ -239,6 +239,11 @@ class RunPlan(ABC):
         return False
 
     @property
+    def unproven_follows(self) -> bool:
+        """Whether nothing is proven of the slots of the run that is to follow."""
+        return False
+
+    @property
     def alone(self) -> tuple[str, ...]:
         """Parties of which a part is opened that is no sum with others' rows."""
         return ()

@@ -91,7 +91,7 @@ class MomentObjective(OneSum):
     Its gradient at W = 0 is -C, so that one step of rate 1 gives C. Symmetric matrices are vectors
     as in `symmetric.flat`, which keeps distances.
     row_norm: B, of every row; epsilon_in_all: what this sum and the training that follows it
-    promise together.
+    promise together; unproven: whether nothing is proven of that training's slots.
 
     Weights and offsets of the training that follows leave it as it is: C bounds the second moment
     of rows with weights on [0, 1].
@@ -109,6 +109,7 @@ class MomentObjective(OneSum):
 
     row_norm: float
     epsilon_in_all: float
+    unproven: bool = False
 
     def __post_init__(self) -> None:
         for name in ("row_norm", "epsilon_in_all"):

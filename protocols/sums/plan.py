@@ -143,6 +143,11 @@ class GradientPlan(RunPlan):
         return bool(whole) and own * (1 + ROUNDING_OF_SUM) >= whole
 
     @property
+    def unproven_follows(self) -> bool:
+        """As a second moment says it."""
+        return isinstance(self.task, MomentObjective) and self.task.unproven
+
+    @property
     def alone(self) -> tuple[str, ...]:
         """Of whose rows alone something opens, or can follow.
 

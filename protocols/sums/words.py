@@ -23,9 +23,10 @@ def remarks(plan: GradientPlan) -> Iterator[str]:
     """What parties count, what follows, and whose part is opened alone."""
     task = plan.task
     if plan.exact_follows:
+        unproven = " and accept_unbounded" if plan.unproven_follows else ""
         yield (
             "a training without noise is to follow on rows that it whitens, for which you are "
-            "asked again: it needs exact_sums in [policy], and accept_unbounded of a logistic model"
+            f"asked again: it needs exact_sums{unproven} in [policy]"
         )
     elif isinstance(task, OneSum):
         yield from task.remarks()

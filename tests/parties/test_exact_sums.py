@@ -25,6 +25,8 @@ from parties.policy import Policy
 from protocols.aggregate.choice import choose
 from protocols.errors import ParameterError, PolicyError, ProtocolError
 from protocols.exchange.messages import decode, public_bytes
+from protocols.plan.circuit_plan import CircuitPlan
+from protocols.privacy.calibrate.calibration import calibrate
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.calibrate.whitened import moment_plan
 from protocols.statistics.evaluation.objective import EvaluationObjective
@@ -42,6 +44,7 @@ from protocols.sums.missing_cells import MissingObjective
 from protocols.sums.objectives import MomentObjective, RowObjective
 from protocols.sums.one_sum import OneSum
 from protocols.sums.plan import GradientPlan
+from protocols.sums.words import remarks
 from protocols.updates.momentum import GradientDescent
 from protocols.words import EXACT_SUMS
 from tests.parties.agents import PASSPHRASE, Agents
@@ -281,6 +284,28 @@ def test_a_noisy_sum_before_a_run_without_noise_needs_it_as_well(epsilon: float 
             Policy(allow_insecure=True).check(plan)
     else:
         Policy(allow_insecure=True, max_epsilon=2.0).check(plan)
+
+
+@pytest.mark.parametrize("protocol", ["encrypted-rows", "encrypted-model"])
+@pytest.mark.parametrize("model", ["logistic", "linear"])
+def test_a_noisy_sum_before_a_run_without_a_proof_needs_consent_to_that(
+    model: str, protocol: str
+) -> None:
+    """Of what is drafted as it will be; see `RunPlan.unproven_follows`."""
+    shape = PublicFigures.even(rows=1200, features=2, parties=3, norm_bound=3**0.5)
+    usual = Wanted(epsilon=None, update="", model=model, protocol=protocol)
+    found = calibrate(shape, usual)
+    plan, then = found.first, found.template
+    assert isinstance(plan, GradientPlan) and isinstance(then, CircuitPlan)
+    assert plan.exact_follows and plan.unproven_follows == (then.slot_bound is None)
+    assert plan.unproven_follows == (model == "logistic")
+    assert ("accept_unbounded" in " ".join(remarks(plan))) == plan.unproven_follows
+    Policy(exact_sums=True, accept_unbounded=True).check(plan)
+    if plan.unproven_follows:
+        with pytest.raises(PolicyError, match="that follows .* accept_unbounded = true"):
+            Policy(exact_sums=True).check(plan)
+    else:
+        Policy(exact_sums=True).check(plan)
 
 
 @pytest.mark.parametrize("owner", OWNERS)

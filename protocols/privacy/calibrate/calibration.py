@@ -20,6 +20,7 @@ from protocols.privacy.calibrate.whitened import (
     MOST_FEATURES,
     RULES,
     Moment,
+    announcing,
     draft_whitened,
     expected_moment,
     moment_plan,
@@ -162,7 +163,8 @@ def _drafted(
     expected = (
         expected_moment(figures, first) if private else Moment.of(figures.usual.moment, first)
     )
-    return draft_whitened(figures, wanted, expected, opened=False), first
+    draft = draft_whitened(figures, wanted, expected, opened=False)
+    return draft, announcing(first, draft.plan)
 
 
 def _whitens(wanted: Wanted) -> bool:

@@ -28,7 +28,8 @@ from protocols.numerics.whitening import (
     scaled,
     whiten,
 )
-from protocols.plan.run_plan import PrivacyPlan
+from protocols.plan.circuit_plan import CircuitPlan
+from protocols.plan.run_plan import PrivacyPlan, RunPlan
 from protocols.privacy.calibrate.figures import Draft, PublicFigures, Wanted
 from protocols.privacy.calibrate.one_sum import plan_sum, whole_mu
 from protocols.privacy.calibrate.pace import DEGREE, SHARE, pace
@@ -117,6 +118,15 @@ def moment_plan(figures: PublicFigures, wanted: Wanted) -> GradientPlan:
     task = MomentObjective(row_norm=figures.norm_bound, epsilon_in_all=epsilon)
     share = SHARE if wanted.epsilon is not None else 1 - ROUNDED
     return plan_sum(figures, promised, task, math.sqrt(share) * whole_mu(promised))
+
+
+def announcing(first: GradientPlan, then: RunPlan) -> GradientPlan:
+    """The plan of the second moment; says whether nothing is proven of the slots of what follows.
+
+    Owners who would refuse that refuse before the noise is spent.
+    """
+    unproven = isinstance(then, CircuitPlan) and then.slot_bound is None
+    return replace(first, objective={**first.objective, "unproven": unproven})
 
 
 def of_moment(figures: PublicFigures, wanted: Wanted) -> Wanted:
