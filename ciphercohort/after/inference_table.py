@@ -36,6 +36,12 @@ def _cells(row: Mapping[str, Any], ratio: str) -> list[str]:
     return [*cells, _number(row[ratio], 3)] if ratio else cells
 
 
+def _with_ends(row: Mapping[str, Any], ratio: str) -> str:
+    """The ratio and its interval, as papers print them: "1.250 [1.105, 1.414]"."""
+    found, low, high = (_number(row[f"{ratio}{end}"], 3) for end in ("", "_low", "_high"))
+    return f"{found} [{low}, {high}]"
+
+
 def _heads(ratio: str, freedom: float) -> list[str]:
     letter = "z" if freedom == float("inf") else "t"
     heads = ["coef", "std err", letter, f"P>|{letter}|", "[0.025", "0.975]"]
@@ -56,10 +62,18 @@ def caption(about: Mapping[str, Any]) -> str:
 def cell_table(
     rows: Rows, about: Mapping[str, Any], ratio: str
 ) -> tuple[list[str], list[list[str]]]:
-    """Head and rows, for a page."""
+    """Head and rows, for a page; ratios with their intervals."""
     named = [" ".join(filter(None, [row.get("target"), row["name"]])) for row in rows]
-    cells = [[name, *_cells(row, ratio)] for name, row in zip(named, rows, strict=True)]
-    return ["", *_heads(ratio, about["freedom"])], cells
+    heads = ["", *_heads("", about["freedom"])]
+    cells = [[name, *_cells(row, "")] for name, row in zip(named, rows, strict=True)]
+    if ratio:
+        heads.append(_ratio_head(ratio))
+        cells = [[*line, _with_ends(row, ratio)] for line, row in zip(cells, rows, strict=True)]
+    return heads, cells
+
+
+def _ratio_head(ratio: str) -> str:
+    return f"{ratio.replace('_', ' ')} [95 % CI]"
 
 
 def text_table(rows: Rows, about: Mapping[str, Any], ratio: str) -> str:
@@ -84,8 +98,8 @@ def text_table(rows: Rows, about: Mapping[str, Any], ratio: str) -> str:
 
 
 def latex_table(rows: Rows, about: Mapping[str, Any], ratio: str) -> str:
-    r"""A `table` for \input; it needs booktabs."""
-    heads = _heads(ratio, about["freedom"])
+    r"""A `table` for \input; it needs booktabs. Ratios with their intervals."""
+    heads = _heads("", about["freedom"]) + [_ratio_head(ratio)] * bool(ratio)
     lines = [f"% {mark}: {words}" for mark, words in exact_fields(about["exact_sums"]).items()]
     lines += [r"\begin{table}", rf"\caption{{{latex_words(caption(about))}.}}"]
     lines += [rf"\begin{{tabular}}{{l{'r' * len(heads)}}}", r"\toprule"]
@@ -96,7 +110,8 @@ def latex_table(rows: Rows, about: Mapping[str, Any], ratio: str) -> str:
             lines.append(rf"\multicolumn{{{len(heads) + 1}}}{{l}}{{{latex(target)}}} \\")
         for row in rows:
             if row.get("target", "") == target:
-                cells = [latex_number(cell) for cell in _cells(row, ratio)]
+                cells = [latex_number(cell) for cell in _cells(row, "")]
+                cells += [latex_words(_with_ends(row, ratio))] * bool(ratio)
                 lines.append(" & ".join([latex(str(row["name"])), *cells]) + r" \\")
     lines += [r"\bottomrule", r"\end{tabular}"]
     lines += [rf"\par\footnotesize Note: {latex_words(note)}." for note in about["notes"]]

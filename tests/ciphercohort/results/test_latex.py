@@ -65,7 +65,8 @@ def test_a_name_stays_as_it_is() -> None:
 
 
 def table_of_coefficients() -> str:
-    keys = ("coef", "se", "z", "p", "low", "high", "odds_ratio")
+    keys = ("coef", "se", "z", "p", "low", "high")
+    keys += ("odds_ratio", "odds_ratio_low", "odds_ratio_high")
     rows: list[dict[str, Any]] = [
         {"name": f"x{k}", **dict.fromkeys(keys, value)} for k, value in enumerate(AWKWARD)
     ]

@@ -19,7 +19,7 @@ from dp_accounting.pld import pld_privacy_accountant
 from numpy.typing import NDArray
 
 from ciphercohort import simulate
-from ciphercohort.after.inference_table import _number
+from ciphercohort.after.inference_table import _number, _with_ends
 from ciphercohort.deploy.results import party_results
 from ciphercohort.job.inputs import GIVEN
 from ciphercohort.report.release import Release
@@ -174,6 +174,12 @@ def test_every_output_has_the_same_coefficients(run: Ran, tmp_path: Path) -> Non
         assert [line[1] for line in told] == printed, name
         assert [line[2] for line in told] == [_number(row["se"]) for row in rows], name
         assert not any("Odds ratio [per unit" in cell for line in page for cell in line), name
+    ratio = result.inference.ratio
+    for path in ("release/report.html", "private/report.html") if ratio else ():
+        cells = Document((out / path).read_text()).cells
+        assert {_with_ends(row, ratio) for row in rows} <= {*cells}, path
+        known_rows = [row for row in rows if row["se"] > 0]
+        assert all(row[f"{ratio}_low"] < row[ratio] < row[f"{ratio}_high"] for row in known_rows)
     kept = json.loads((release / "inference.json").read_text())["rows"]
     assert [_number(float("nan") if r["coef"] is None else r["coef"]) for r in kept] == printed
     assert [check.name for check in verify_run(out) if not check.passed] == []
