@@ -110,6 +110,27 @@ def agreed_and_opened(settings: Settings, session: str) -> tuple[RunPlan, NDArra
     return plan_from_dict(outcome["plan"]), np.array(outcome["weights"])
 
 
+def training_plans(settings: Settings, session: str) -> list[RunPlan]:
+    """Plans of the training in this folder and of the sum before it; none: it was elsewhere.
+
+    Raises:
+        ParameterError: the session that summed a plan's second moment is not in the folder.
+    """
+    found: list[RunPlan] = []
+    seen = {""}
+    while session not in seen and (settings.session_folder(session) / OUTCOME).is_file():
+        seen.add(session)
+        found.append(agreed_and_opened(settings, session)[0])
+        session = session_fields(settings, session).get("before") or ""
+    due = [moment for each in found if (moment := getattr(each, "moment_plan", ""))]
+    if due and due != [each.digest() for each in found[1:]]:
+        raise ParameterError(
+            f"the second moment that plan {due[0][:16]} summed is not in the session before "
+            f"{found[0].session}: what both spent together cannot be computed"
+        )
+    return found
+
+
 def shared_schema(settings: Settings, model: ReleasedModel) -> Schema:
     """The schema of the folder, by which parties encode their rows.
 

@@ -19,6 +19,7 @@ from ciphercohort.deploy.deployed import (
     members_of,
     session_fields,
     shared_schema,
+    training_plans,
     transcript_head,
 )
 from ciphercohort.job.config import DEFAULT_DELTA
@@ -27,7 +28,7 @@ from ciphercohort.results.documents import to_json, write_text
 from ciphercohort.results.exact_sums import exact_fields
 from ciphercohort.results.predict import ReleasedModel
 from ciphercohort.results.result import Array
-from coordinator.deployment import NUMBER, OUTCOME, SERIES, SESSION, create_session
+from coordinator.deployment import NUMBER, SERIES, SESSION, create_session
 from coordinator.settings import SESSIONS, Settings
 from parties.reader.schema import Schema
 from parties.reader.views import by_range
@@ -187,27 +188,6 @@ def table_document(
         "transcripts": [opened.head for opened in sums.done],
     }
     return body, found
-
-
-def training_plans(settings: Settings, session: str) -> list[RunPlan]:
-    """Plans of the training in this folder and of the sum before it; none: it was elsewhere.
-
-    Raises:
-        ParameterError: the session that summed a plan's second moment is not in the folder.
-    """
-    found: list[RunPlan] = []
-    seen = {""}
-    while session not in seen and (settings.session_folder(session) / OUTCOME).is_file():
-        seen.add(session)
-        found.append(agreed_and_opened(settings, session)[0])
-        session = session_fields(settings, session).get("before") or ""
-    due = [moment for each in found if (moment := getattr(each, "moment_plan", ""))]
-    if due and due != [each.digest() for each in found[1:]]:
-        raise ParameterError(
-            f"the second moment that plan {due[0][:16]} summed is not in the session before "
-            f"{found[0].session}: what both spent together cannot be computed"
-        )
-    return found
 
 
 def _together(before: list[RunPlan], schema: Schema, sums: DeployedSums) -> Any:

@@ -81,7 +81,7 @@ class Study:
     few_centre: tuple[str, ...] = ()
 
 
-STUDIES = (
+COMMANDS = (
     Study(
         name="describe",
         epilog=DESCRIBE,
@@ -143,7 +143,7 @@ STUDIES = (
 
 def register(app: typer.Typer) -> None:
     """Give the command its studies."""
-    for study in STUDIES:
+    for study in COMMANDS:
         FEW[study.name] = study.few
         app.command(study.name, epilog=study.epilog)(_simulated(study))
         if study.few_centre:

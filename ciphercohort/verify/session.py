@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from ciphercohort.deploy.check import missing_by
-from ciphercohort.deploy.deployed import release_of, transcript_head
+from ciphercohort.deploy.deployed import release_of, training_plans, transcript_head
 from ciphercohort.deploy.evaluation import evaluated
-from ciphercohort.deploy.inference import DeployedSums, table_document, training_plans
+from ciphercohort.deploy.inference import DeployedSums, table_document
 from ciphercohort.deploy.results import Session, at_maximum, kept_sums, sessions_of
 from ciphercohort.job.layout import (
     CERTIFICATE,

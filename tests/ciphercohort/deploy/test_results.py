@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ciphercohort.deploy.inference import training_plans
+from ciphercohort.deploy.deployed import training_plans
 from ciphercohort.deploy.results import party_results
 from ciphercohort.results.predict import load_model
 from ciphercohort.verify.folder import verify_run
