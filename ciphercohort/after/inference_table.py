@@ -99,7 +99,9 @@ def text_table(rows: Rows, about: Mapping[str, Any], ratio: str) -> str:
 
 def latex_table(rows: Rows, about: Mapping[str, Any], ratio: str) -> str:
     r"""A `table` for \input; it needs booktabs. Ratios with their intervals."""
-    heads = _heads("", about["freedom"]) + [_ratio_head(ratio)] * bool(ratio)
+    heads = _heads("", about["freedom"])
+    if ratio:
+        heads.append(_ratio_head(ratio))
     lines = [f"% {mark}: {words}" for mark, words in exact_fields(about["exact_sums"]).items()]
     lines += [r"\begin{table}", rf"\caption{{{latex_words(caption(about))}.}}"]
     lines += [rf"\begin{{tabular}}{{l{'r' * len(heads)}}}", r"\toprule"]
@@ -111,7 +113,8 @@ def latex_table(rows: Rows, about: Mapping[str, Any], ratio: str) -> str:
         for row in rows:
             if row.get("target", "") == target:
                 cells = [latex_number(cell) for cell in _cells(row, "")]
-                cells += [latex_words(_with_ends(row, ratio))] * bool(ratio)
+                if ratio:
+                    cells.append(latex_words(_with_ends(row, ratio)))
                 lines.append(" & ".join([latex(str(row["name"])), *cells]) + r" \\")
     lines += [r"\bottomrule", r"\end{tabular}"]
     lines += [rf"\par\footnotesize Note: {latex_words(note)}." for note in about["notes"]]

@@ -362,9 +362,9 @@ def status(folder: Folder, as_json: options.AsJson = False, debug: options.Debug
             f"for {found['silent_seconds']:.0f} s"
         )
         typer.echo(f"{found['party']}: {words if found['session'] else 'no session'}")
-        typer.echo(f"plans that wait for consent: {len(found['pending'])}")
-        for code in found["pending"]:
-            typer.echo(f"  {code} waits for you: cohort party consent {folder}")
+        # A code stands beside the words that it accepts, and nowhere else.
+        show = f"; to see them: cohort party consent {folder}" if found["pending"] else ""
+        typer.echo(f"plans that wait for consent: {len(found['pending'])}{show}")
         budget = found.get("budget")
         if budget:
             typer.echo(
