@@ -14,6 +14,7 @@ from protocols.exchange.messages import Body
 from protocols.plan.protocol import FINISH
 from tests.replicas.deviations import Change, blob, one_bit, ran, refusals, zeros
 from tests.replicas.test_replica import ALL, MAKE, VICTIM
+from tests.replicas.test_sums import MAKE as SUMS
 from tests.support.helpers import NOISE, Session, party_names
 from tests.support.sessions import (
     FIRST,
@@ -26,6 +27,8 @@ from tests.support.sessions import (
     small,
     sums_session,
 )
+
+KINDS: dict[str, Callable[..., Session]] = {**MAKE, **SUMS}
 
 
 def changes(body: Body) -> Iterator[tuple[str, Change]]:
@@ -76,7 +79,7 @@ def honest(count: int, witnesses: tuple[str, ...]) -> Iterator[str]:
         common: dict[str, Any] = {"parties": parties, "rounds": rounds}
         rule = {"update": rng.choice(["nag", "gd", "barrier-1", "barrier-2"])}
         noise = {"privacy": rng.choice([None, NOISE])}
-        kind = rng.choice(["rows", "rows", "model", "model", "sums", "cover", "quadratic", *MAKE])
+        kind = rng.choice(["rows", "rows", "model", "model", "sums", "cover", "quadratic", *KINDS])
         ask: Any = None
         if kind == "rows":
             session = small(**common, **rule, **noise, rows=rng.choice([4, 9]), ring_dim=1024)
@@ -91,7 +94,7 @@ def honest(count: int, witnesses: tuple[str, ...]) -> Iterator[str]:
             lost = {rng.choice(["refresh/1", "commit-refresh/1"]): (party_names(4)[2],)}
             ask = Vanishing(session.ask, lost)
         else:
-            session = MAKE[kind]()
+            session = KINDS[kind]()
         if words := ran(session, ask=ask, witnesses=witnesses):
             yield f"run {k}, {kind} {common} {rule}: {words}"
 
@@ -104,13 +107,13 @@ def main() -> int:
     parser.add_argument(
         "--witnesses", action="store_true", help=f"{VICTIM} follows both others, and has no replica"
     )
-    parser.add_argument("protocols", nargs="*", metavar="PROTOCOL", help=", ".join(MAKE))
+    parser.add_argument("protocols", nargs="*", metavar="PROTOCOL", help=", ".join(KINDS))
     options = parser.parse_args()
     failed, witnesses = 0, (FIRST, THIRD) if options.witnesses else ()
     if options.runs:
         failed = _told(f"{options.runs} honest runs", honest(options.runs, witnesses))
-    for name in () if options.runs else options.protocols or MAKE:
-        failed |= _told(name, through(MAKE[name], witnesses))
+    for name in () if options.runs else options.protocols or KINDS:
+        failed |= _told(name, through(KINDS[name], witnesses))
     return failed
 
 
