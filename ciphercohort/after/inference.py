@@ -190,6 +190,7 @@ def infer_by(
     if wanted.epsilon is not None:
         mu = math.sqrt(share) * left_mu(wanted.epsilon, wanted.delta, spent)
     bound, notes = row_norm(schema), list[str]()
+    named = (*own.feature_names, "intercept")
     if mu is not None:
         outputs = targets_of(schema.label).outputs if model == "linear" else 1
         first = _first_sum(sums, model, bound, outputs)
@@ -198,7 +199,7 @@ def infer_by(
     if model != "logistic":
         notes += _ends(targets_of(schema.label))
     if model == "linear":
-        with naming(own):
+        with naming(named):
             estimates = _linear(sums, bound, targets_of(schema.label).outputs, mu)
         if mu is None:
             kept = int(np.isfinite(estimates[0].theta).sum())
@@ -210,7 +211,7 @@ def infer_by(
         if model == "poisson":
             label = targets_of(schema.label)
             high = float(label.low[0] + label.width[0])
-        with naming(own):
+        with naming(named):
             found = (
                 _newton(sums, model, theta, bound, high)
                 if mu is None
@@ -252,13 +253,17 @@ def infer_by(
 
 
 @contextmanager
-def naming(schema: Schema) -> Iterator[None]:
-    """A refusal for noise names the columns of which least is known: opened with that noise."""
-    names = np.array([*schema.feature_names, "intercept"])
+def naming(names: Sequence[str], columns: Array | None = None) -> Iterator[None]:
+    """A refusal for noise names the columns of which least is known: opened with that noise.
+
+    columns: of what was opened, shape (its coordinates, names); None: each is a column.
+    """
     try:
         yield
     except UnclearError as error:
-        few = names[np.argsort(-error.shares)[: max(1, int((error.shares > NAMED).sum()))]]
+        shares = np.abs(error.direction if columns is None else error.direction @ columns)
+        shares /= np.linalg.norm(shares)
+        few = np.array(names)[np.argsort(-shares)[: max(1, int((shares > NAMED).sum()))]]
         raise PrivacyError(f"{error}. Least is known of {', '.join(few)}") from None
 
 

@@ -33,7 +33,7 @@ def _imputations() -> Any:
 
 
 def _bins() -> Any:
-    words = "Bins of time. Default: the recorded unit of 50 to 400 of them, else 200."
+    words = "Bins of time. Default: the recorded unit of 50 to 1,100 of them, else 500."
     return option(None, words, name="grid")
 
 

@@ -48,11 +48,12 @@ from protocols.statistics.study.objectives import CoxRowsObjective, RiskSetsObje
 from protocols.sums.plan import GradientPlan
 
 MOST_ROUNDS = 30
-LONGEST = 80_000
-"""Values of a sum: 0.6 MB from each owner, and as much back."""
+LONGEST = 100_000
+"""Values of a sum: 0.8 MB from each owner, and as much back."""
 FEWEST_BINS = 50
-SCORES = 512
-"""Bins of scores for the concordance, if a sum has room for them."""
+SCORES, COUNTED = 400, 450_000
+"""Bins of scores for the concordance, and values of the one sum that has them: with 1,100 bins of
+time 204, for ties of scores count half."""
 SEPARATED = 1e-3
 """Of a column's information at 0: all events that it touches are fitted to the end."""
 
@@ -451,7 +452,7 @@ def _residuals(
     std = math.sqrt(max(float(theta @ spread @ theta), 1e-12))
     strata, bins = current.deaths.shape
     levels = len(factor) + 1 if factor else 0
-    room = LONGEST - symmetric.length(len(theta)) - levels * bins
+    room = COUNTED - symmetric.length(len(theta)) - levels * bins
     scores = max(2, min(SCORES, room // (2 * strata * bins)))
     made = current.tables() | {"hazard": current.hazard()}
     tables = written(*(made[name] for name in ("a", "ta", "hazard", "b", "tb", "c")))

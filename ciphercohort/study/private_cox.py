@@ -13,7 +13,9 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
+from scipy.linalg import block_diag
 
+from ciphercohort.after.inference import naming
 from ciphercohort.after.sums import SumSeries
 from ciphercohort.job.options import option_name
 from ciphercohort.results.coefficients import LEVEL, coefficient
@@ -201,7 +203,10 @@ def private_cox_by(sums: SumSeries) -> PrivateCox:
     first = ask(np.zeros(len(start.theta)), mu * math.sqrt(FIRST))
     point = safe_step(first.theta, first.score, first.information, first.tau)
     left = mu * math.sqrt(1 - COUNTED - MULTIPLIED - FIRST)
-    estimate, length = private_steps(point, left, ask)
+    intervals, d = len(start.base), len(covariates.names)
+    columns = block_diag(np.eye(intervals), np.array(start.matrix).reshape(d, d))
+    with naming(("the baseline",) * intervals + covariates.names, columns):
+        estimate, length = private_steps(point, left, ask)
     estimate = weighted(estimate, start, found, covariates.flags)
     notes = [*covariates.reference]
     if length > LONG:

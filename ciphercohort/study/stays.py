@@ -3,10 +3,10 @@
 A schema's targets say so, in this order: time, event and, where rows enter late, entry. An event is
 the upper end of its column's range (1 of 0 and 1); entry and time have one range.
 
-The grid of times is public. Of a range of 50 to 400 whole numbers each is a bin, for times are
-recorded in that unit; any other range has 200 bins of equal width, or as many fewer as make each
-whole number of a shorter range the end of one. With epsilon these are 50 to 100 whole numbers, and
-50 bins.
+The grid of times is public. Of a range of 50 to 1,100 whole numbers each is a bin, for times
+are recorded in that unit; any other range has 500 bins of equal width, or as many fewer as make
+each whole number of a shorter range the end of one. With epsilon these are 50 to 100 whole numbers,
+and 50 bins.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from parties.reader.schema import CategoricalColumn, NumericColumn, Schema, Targ
 from protocols.errors import ParameterError, SchemaError
 from protocols.exchange.documents import shown, suggest
 
-FEWEST, MOST, BINS, PRIVATE_BINS = 50, 400, 200, 50
+FEWEST, MOST, BINS, PRIVATE_MOST, PRIVATE_BINS = 50, 1100, 500, 400, 50
 """With privacy a range of up to 100 whole numbers is as recorded: each bin has noise of its own."""
 OTHER = "(other)"
 
@@ -70,8 +70,10 @@ class Stays:
         recorded = bins is None and whole and FEWEST <= width <= most
         if whole and width < FEWEST:
             usual -= usual % int(width)
-        if private and (bins or 0) > MOST:
-            raise ParameterError(f"grid={bins}: with epsilon a grid has {MOST} bins or less")
+        if private and (bins or 0) > PRIVATE_MOST:
+            raise ParameterError(
+                f"grid={bins}: with epsilon a grid has {PRIVATE_MOST} bins or less"
+            )
         return cls(
             schema=schema,
             time=time.name,

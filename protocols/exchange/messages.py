@@ -27,7 +27,7 @@ from protocols.exchange.serialise import parse
 from protocols.exchange.signed_values import SIGNATURE_BYTES as SIGNATURE_BYTES
 
 MAGIC = b"CPHC\x02"
-# A plan with the tables of a Cox model of 80,000 values: a megabyte of text.
+# A plan with the tables of a Cox model of 100,000 values: a megabyte of text.
 MAX_HEADER_BYTES = 1 << 21
 _PREFIX = len(MAGIC) + 4
 _DOMAIN = b"ciphercohort/message/1\0"

@@ -139,11 +139,11 @@ def safe_step(theta: Array, score: Array, information: Array, tau: float) -> Arr
 
 
 class UnclearError(PrivacyError):
-    """A noisy matrix of which too little is known; shares: by column, of what is known least."""
+    """A noisy matrix of which too little is known; direction: least known, a unit vector."""
 
-    def __init__(self, words: str, shares: Array) -> None:
+    def __init__(self, words: str, direction: Array) -> None:
         super().__init__(words)
-        self.shares = shares
+        self.direction = direction
 
 
 def clear_inverse(matrix: Array, tau: float, name: str) -> Array:
@@ -158,7 +158,7 @@ def clear_inverse(matrix: Array, tau: float, name: str) -> Array:
         raise UnclearError(
             f"{name} has a least eigenvalue of {least:.4g} under noise of {noise:.4g}: no interval "
             "can be given; use more rows, fewer columns or categories, or a larger epsilon",
-            np.abs(vectors[:, 0]),
+            vectors[:, 0],
         )
     return np.asarray(np.linalg.inv(matrix))
 

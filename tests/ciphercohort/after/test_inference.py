@@ -216,10 +216,12 @@ def test_a_refusal_names_the_columns_of_which_least_is_known() -> None:
     """The rare category, and not the others; by the matrix that was opened with noise."""
     rng = np.random.default_rng(3)
     x = np.column_stack([rng.uniform(-1, 1, (4000, 2)), rng.random(4000) < 0.005, np.ones(4000)])
-    columns = tuple(NumericColumn(name, 0, 1, 0.5, 0.5) for name in ("age", "sex", "ward"))
-    schema = replace(SCHEMA, columns=columns)
-    with pytest.raises(PrivacyError, match="Least is known of ward$"), naming(schema):
+    names = ("age", "sex", "ward", "intercept")
+    with pytest.raises(PrivacyError, match="Least is known of ward$"), naming(names):
         clear_inverse(x.T @ x, 20.0, "the information")
+    turned = np.linalg.qr(rng.normal(size=(4, 4)))[0]  # of other coordinates, brought back
+    with pytest.raises(PrivacyError, match="Least is known of ward$"), naming(names, turned.T):
+        clear_inverse(turned.T @ x.T @ x @ turned, 20.0, "the information")
 
 
 def test_training_and_inference_divide_the_promise() -> None:

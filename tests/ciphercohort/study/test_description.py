@@ -241,6 +241,19 @@ def test_of_two_codes_every_format_has_the_share_of_the_second(tmp_path: Path) -
     )
 
 
+def test_schemas_that_come_with_the_code_say_which_columns_are_codes() -> None:
+    """A range of two neighbouring whole numbers is one of codes in all of them."""
+    root = Path(__file__).parents[3]
+    files = [*root.glob("docs/schemas/*.json"), *root.glob("sims/schemas/*.json")]
+    codes = {
+        (path.stem, column.name): column.binary
+        for path in files
+        for column in Schema.load(path).columns
+        if isinstance(column, NumericColumn) and column.high - column.low == 1
+    }
+    assert len(codes) > 20 and all(codes.values()), codes
+
+
 def test_with_epsilon_ones_are_counted_within_the_noise_that_is_stated(tmp_path: Path) -> None:
     parts = [coded(k) for k in range(12)]
     rows = pd.concat([part for part, _ in parts], ignore_index=True)
