@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import chi2
 
 from ciphercohort.study.description import ALL, NONE, Description, Variable, _grouped, _lines
 from parties.reader.infer import REGRESSION_SCALING, infer_schema
@@ -265,6 +266,26 @@ def test_with_epsilon_ones_are_counted_within_the_noise_that_is_stated(tmp_path:
             own = found["groups"][group]["columns"][name]
             assert abs(own["counts"][1] - (part[name] == int(code)).sum()) < 5 * found["noise_std"]
             assert own["missing"] == 0 or name in ("gap", "text")
+
+
+def test_counts_have_no_less_noise_and_no_more_than_is_stated(tmp_path: Path) -> None:
+    """Of 3,000 counts, a chi-squared test: a twentieth less and a twentieth more are refused."""
+    each, codes, path = 9, tuple(f"c{k}" for k in range(500)), tmp_path / "schema.json"
+    columns = (CategoricalColumn("arm", ("a", "b")), CategoricalColumn("code", codes))
+    Schema(columns=columns, label=Label("died", "yes", "no")).save(path)
+    cells = [(arm, code, "no") for arm in "ab" for code in codes] * each
+    rows = pd.DataFrame(cells, columns=["arm", "code", "died"])
+    asked = {"by": "arm", "schema": path, "parties": 2, "epsilon": 8.0}
+    noise = list[float]()
+    for seed in range(3):
+        found = describe(rows, seed=seed, **asked).released()
+        counts = [found["groups"][arm]["columns"]["code"]["counts"] for arm in "ab"]
+        noise += [(count - each) / found["noise_std"] for own in counts for count in own]
+    assert min(noise) > -each / found["noise_std"] and len(noise) == 3000  # none is cut at 0
+    for off in (0.95, 1.0, 1.05):
+        square = float(np.sum((np.array(noise) / off) ** 2))
+        p = 2 * min(chi2.cdf(square, len(noise)), chi2.sf(square, len(noise)))
+        assert (p > 0.01) == (off == 1.0), (off, p)
 
 
 def test_with_epsilon_figures_have_the_noise_that_is_stated(schema: Path) -> None:
