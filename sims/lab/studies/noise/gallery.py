@@ -50,7 +50,8 @@ def plots_of(frame: pd.DataFrame, grids: Sequence[Grid]) -> list[Plot]:
         ring = mine.ring == ring_words(grid.profile, grid.ring_dim)
         runs = mine[(mine.kind == "encrypted") & mine.parties.isin(grid.encrypted) & ring]
         runs = at_base(runs, grid)
-        made = [*_twin_plots(twins, grid), *_varied_plots(twins, grid), *_run_plots(runs)]
+        made = [*_twin_plots(twins, grid), *_varied_plots(twins, grid)]
+        made += _run_plots(runs, at_base(twins, grid))
         if len(grids) > 1:
             made = [
                 replace(p, name=f"{number}_{p.name}", part=f"Grid {number}. {p.part}") for p in made
@@ -148,16 +149,21 @@ def _sentence(component: str) -> str:
     return title[0].upper() + title[1:]
 
 
-def _run_plots(runs: pd.DataFrame) -> Iterator[Plot]:
-    """Of the first coalition: encryption does not know what the others add."""
+def _run_plots(runs: pd.DataFrame, twins: pd.DataFrame) -> Iterator[Plot]:
+    """Of the first coalition: encryption does not know what the others add.
+
+    twins: at the base, whose model's noise stands beside encryption's error.
+    """
     if runs.empty:
         return
     first = runs[runs.coalition == runs.coalition.iloc[0]]
     part = _part("Encrypted runs", first)
+    noise = twins[(twins.component == "model_noise") & (twins.coalition == first.coalition.iloc[0])]
+    released = pd.concat([first, noise])
     common: Mapping[str, Any] = {"part": part, "x_label": CLIENTS}
     for plot in WORDS["run_plots"]:
         parts = plot["lines"].items()
-        lines = [line for part, words in parts for line in lines_of(first, part, words)]
+        lines = [line for part, words in parts for line in lines_of(released, part, words)]
         shown = {"lines": [line for line in lines if len(line.measured)], **common}
         yield Plot(**{"y_label": axis_label(next(iter(plot["lines"]))), **plot, **shown})
     for name, component in (("iterate_course", "iterate"), ("opened_course", "opened")):
