@@ -25,11 +25,9 @@ PUBLIC = (IDASH, EDIN, LBW, NHANES3, PCS, UIS)
 """Those of Tables I and II."""
 SETS = (*PUBLIC, CREDIT, MNIST)
 STEPS = 30
-AS_FIRST = ("as in figure-1",)
 UNKNOWN = (
     f"the curves' values: the figures are images; how many iterations they show ({STEPS} here)",
-    'the private financial data; without the file of "restructured MNIST", scikit-learn\'s digits '
-    "of 8 x 8 points stand in",
+    'the private financial data; without "restructured MNIST" scikit-learn\'s digits stand in',
 )
 
 

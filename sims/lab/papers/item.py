@@ -171,8 +171,7 @@ NOT_HERE = (
     Missing(
         "003",
         "Tables 1 and 2: seconds on 10 to 50 threads",
-        "such machines are not had: table-5 has seconds on two cores, table-1 accuracy",
+        "such machines are not had: table-2 has seconds on two cores",
     ),
-    Missing("004", "Table 1", "orders of bounds, without a number; theorem-2 has DP-SCD's"),
 )
 """Of what a paper numbers or measures."""

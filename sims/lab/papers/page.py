@@ -23,9 +23,8 @@ HEAD = """# The papers, item by item
 - **stand-in**: on other data, or with inputs that the paper does not give;
 - **missing**: not computed here.
 
-Columns: what the paper prints, where it prints a number; what we get by its own rule or code, where
-ours is another; ours, corrected where it has to be. Figures in one cell are in the order of the
-names beside them; words in common with the line above are left out.
+Columns: what the paper prints; what its own rule or code gives, where ours is another; ours.
+Figures in one cell are in the order of the names beside them; words of the line above are left out.
 
 `cohort reproduce 000 figure-1 --out DIR` runs an item and writes its table, with notes and seconds
 of each row, and its figure; `--quick` takes seconds. Tables, listed at the end, are read from
@@ -54,6 +53,9 @@ def page(
 ) -> str:
     """The page; an item without a result says so; folder: of the page, for its pictures."""
     items = tuple(items)
+    given = {w for d in documents.values() for w in d["data"] if ABSENT + w not in d["notes"]}
+    absent = {w for d in documents.values() for w in d["notes"] if w.startswith(ABSENT)}
+    absent -= {ABSENT + words for words in given}
     parts = [HEAD, "\n".join(_index(items))]
     for paper, title in PAPERS.items():
         parts.append(f"## {paper}: {title}\n")
@@ -63,8 +65,7 @@ def page(
         for item in (each for each in items if each.paper == paper):
             found = documents.get((item.paper, item.name))
             picture = folder / PICTURES / f"{item.stem}.svg" if folder else None
-            parts.append("\n".join(_section(item, found, picture)))
-    absent = {w for d in documents.values() for w in d["notes"] if w.startswith(ABSENT)}
+            parts.append("\n".join(_section(item, found, picture, absent)))
     parts.append("## Tables\n\n" + "\n".join(_tables(items, absent)) + "\n")
     return "\n".join(parts)
 
@@ -165,13 +166,15 @@ def _figures(rows: Rows, key: str) -> str:
     return figure(rows[0][key]) if len(set(shown)) == 1 else "; ".join(shown)
 
 
-def _section(item: Item, document: Mapping[str, Any] | None, picture: Path | None) -> Iterator[str]:
+def _section(
+    item: Item, document: Mapping[str, Any] | None, picture: Path | None, absent: Collection[str]
+) -> Iterator[str]:
     about = item.about
     title = about.title[0].upper() + about.title[1:]
     yield f"### {item.paper} {item.name}\n"
     yield f"**{about.verdict.capitalize()}.** {title}: {about.finding}.\n"
     if picture and picture.is_file():
-        yield f"![{about.title}]({PICTURES}/{picture.name})\n"
+        yield f"![{item.stem}]({PICTURES}/{picture.name})\n"
     if not document:
         yield "Not run for this page."
     elif not (document["drawn"] and printless(document["rows"])):
@@ -180,8 +183,9 @@ def _section(item: Item, document: Mapping[str, Any] | None, picture: Path | Non
     yield f"\n<details markdown>\n<summary>{took}</summary>\n"
     if about.unknown:
         yield f"- not given: {'; '.join(about.unknown)}"
-    notes = [_short(words, item) for words in document["notes"]] if document else []
-    for words in (*about.remarks, *(each for each in notes if not each.startswith(ABSENT))):
+    found = document["notes"] if document else []
+    notes = [_short(words, item) for words in found if words not in absent]
+    for words in (*about.remarks, *notes):
         yield f"- {words}"
     yield "\n</details>\n"
 

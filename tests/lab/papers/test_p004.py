@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.typing import NDArray
+from scipy.special import expit
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.svm import LinearSVC
 
@@ -23,7 +24,7 @@ from protocols.names import SECURE_AGGREGATION
 from protocols.privacy.loss import mu_for_epsilon
 from protocols.sums.plan import GradientPlan
 from protocols.updates.coordinate import DualPlan
-from sims.lab.baselines import DpSgd, dp_sgd
+from sims.lab.baselines import DpSgd, dp_sgd, optimum, output_sensitivity
 from sims.lab.papers.coordinate import (
     AGAIN,
     METHODS,
@@ -33,6 +34,7 @@ from sims.lab.papers.coordinate import (
     best_without_privacy,
     dual_plan,
     exact,
+    published_std,
     run_method,
 )
 from sims.lab.papers.coordinate_baselines import (
@@ -54,6 +56,7 @@ from sims.lab.papers.item import Settings
 from sims.lab.papers.p004 import figure_1 as p004_figure_1
 from sims.lab.papers.p004 import figure_2 as p004_figure_2
 from sims.lab.papers.p004 import figure_3 as p004_figure_3
+from sims.lab.papers.p004 import table_1
 from sims.lab.papers.p004 import theorem_2 as p004_theorem_2
 from sims.prepare import prepare
 from sims.simulation import simulate
@@ -362,3 +365,34 @@ def test_figures_2_and_3_say_what_the_paper_says_of_noise(tmp_path: Path) -> Non
     assert 0 <= found[1] < found[5] < found[3]
     rows = p004_figure_3.run(settings).rows
     assert len(rows) == 5 and all(row.ours and row.ours > 0 for row in rows)
+
+
+# --- Table 1 --------------------------------------------------------------------------------
+
+
+def test_the_noise_of_output_perturbation_costs_what_its_curvature_says() -> None:
+    """Half of trace(H Sigma), H of the optimum: the excess that the factors of Table 1 are of."""
+    size = replace(table_1.BASE, rows=4000, epsilon=2.0)
+    x, y, _ = table_1.problem(size)
+    best = optimum("logistic", table_1.RIDGE, x, y)
+    p = expit(x @ best)
+    bend = (x.T * (p * (1 - p))) @ x / len(x) + table_1.RIDGE * np.eye(size.columns)
+    mu = mu_for_epsilon(epsilon=size.epsilon, delta=table_1.DELTA)
+    std = output_sensitivity("logistic", table_1.RIDGE, size.rows) / mu
+    found = table_1.excess(table_1.by_output, size, 400)
+    assert found.mean() == pytest.approx(std**2 * np.trace(bend) / 2, rel=0.1)
+
+
+def test_alpha_of_coordinate_descent_gains_nothing_from_rows() -> None:
+    """Within the noise of all rounds by the derived increase, far beyond the printed one."""
+    for size in (replace(table_1.BASE, rows=200), replace(table_1.BASE, rows=800)):
+        plan = table_1.coordinate_plan(size)
+        std = published_std(plan, size.epsilon, table_1.DELTA)
+        dual, released = table_1.coordinate_excess(size, 20)
+        most = plan.rounds * p004_theorem_2.true_increase(plan, std)
+        assert 10 * plan.rounds * p004_theorem_2.printed_increase(plan, std) < dual.mean() < most
+        assert (released > 0).all()
+    orders = {name: order(table_1.BASE) for name, order in table_1.ORDERS.items()}
+    assert orders[table_1.UPDATES] == pytest.approx(1e-5 * math.log(1000))
+    assert orders[table_1.OUTPUT] == orders[table_1.OBJECTIVE] == pytest.approx(1e-5)
+    assert orders[table_1.DUAL] == pytest.approx(math.log(4) / 1000)

@@ -42,12 +42,12 @@ def run(settings: Settings) -> Result:
 ABOUT = About(
     title="NAG and enhanced NAG on the paper's sets",
     verdict=STAND_IN,
-    finding="the paper's rules on its public sets, and on other ones for those that are not",
+    finding="the paper's rules on its public sets, on others for the rest",
     data=SETS,
     unknown=UNKNOWN,
     remarks=(
-        "the text's N_t = 1 + 10/(1+t) diverges, as its own remark on rates above 3 says; "
-        "Algorithm 1 has 1 + lr/(n t), which is taken here (protocols/updates/quadratic.py)",
+        "the text's N_t = 1 + 10/(1+t) diverges; Algorithm 1's 1 + lr/(n t) is taken here "
+        "(protocols/updates/quadratic.py)",
     ),
     seconds=10,
 )

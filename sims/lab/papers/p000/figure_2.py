@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from sims.lab.papers.chiang import AS_FIRST, SETS, enhanced_beside
+from sims.lab.papers.chiang import SETS, enhanced_beside
 from sims.lab.papers.item import CORRECTED, About
 from sims.lab.papers.rules import adagrad
 
@@ -15,10 +15,8 @@ ABOUT = About(
     verdict=CORRECTED,
     finding="the constant bound cancels: enhanced Adagrad is Adagrad at another rate",
     data=SETS,
-    unknown=AS_FIRST,
     remarks=(
         "the printed steps have a minus where the likelihood is maximised: a plus here",
-        "Adagrad divides by the root of its own squares, entry by entry, and B is constant: "
         "enhanced Adagrad at 0.07 is Adagrad at 0.07 but for eps, so that the gain is that of the "
         "rate (tests/lab/papers/test_p000.py)",
     ),

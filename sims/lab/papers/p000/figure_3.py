@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from sims.lab.papers.chiang import AS_FIRST, SETS, enhanced_beside
+from sims.lab.papers.chiang import SETS, enhanced_beside
 from sims.lab.papers.item import CORRECTED, About
 from sims.lab.papers.rules import adam
 
@@ -15,9 +15,7 @@ ABOUT = About(
     verdict=CORRECTED,
     finding="the constant bound cancels: enhanced Adam is Adam at another rate",
     data=SETS,
-    unknown=AS_FIRST,
     remarks=(
-        "Adam does not see the scale of its gradient, entry by entry: B is constant, so that "
         "enhanced Adam at 0.011 is Adam at 0.011 but for eps (tests/lab/papers/test_p000.py)",
     ),
     seconds=8,

@@ -86,8 +86,6 @@ ABOUT = About(
     verdict=CORRECTED,
     finding="the limit is the set's own: 4/3 or 2 over the largest eigenvalue of B^-1 H",
     data=PUBLIC,
-    remarks=(
-        "the text recommends rates from 1 to 2: enhanced NAG at a constant rate may need less",
-    ),
+    remarks=("enhanced NAG at a constant rate may need less than the text's 1 to 2",),
     seconds=60,
 )

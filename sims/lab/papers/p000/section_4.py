@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from protocols.gram.training import LEVELS
-from sims.lab.papers.chiang import AS_FIRST, SETS, Array, sets
+from sims.lab.papers.chiang import SETS, Array, sets
 from sims.lab.papers.item import CORRECTED, About, Result, Row, Settings
 from sims.lab.papers.rules import adagrad, curvature, enhanced, gradient, mean_likelihood
 
@@ -65,11 +65,9 @@ ABOUT = About(
     verdict=CORRECTED,
     finding="why the sketched method is not built",
     data=SETS,
-    unknown=AS_FIRST,
     remarks=(
-        "B cancels, entry by entry, in g / sqrt(sum g²): plain Adagrad at another rate "
-        "(figure-2); no public bound keeps the sum of squares away from 0; four iterations reach "
-        "less than enhanced NAG's at many times the levels",
+        "B cancels in g / sqrt(sum g²) (figure-2); no public bound keeps the sum of squares from "
+        "0; four iterations reach less than enhanced NAG's at many times the levels",
     ),
     seconds=5,
 )

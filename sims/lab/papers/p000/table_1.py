@@ -18,7 +18,7 @@ def run(settings: Settings) -> Result:
 ABOUT = About(
     title="10-fold cross-validation of enhanced Nesterov, encrypted, 4 iterations",
     verdict=REPRODUCED,
-    finding="encrypted, beside the paper's rule in float64",
+    finding="beside the paper's rule in float64",
     data=tuple(PAPER),
     unknown=("as in table-2",),
     seconds=300,

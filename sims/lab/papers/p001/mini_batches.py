@@ -65,6 +65,6 @@ ABOUT = About(
     verdict=REPRODUCED,
     finding="the rule of section 4 in float64; the paper prints no result of it",
     data=SETS,
-    unknown=("the batches and the rate: four, and 1 + 0.9^t of the paper that it builds on",),
+    unknown=("the batches and the rate: four, and 1 + 0.9^t",),
     seconds=5,
 )

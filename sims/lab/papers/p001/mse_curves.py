@@ -103,8 +103,6 @@ ABOUT = About(
     remarks=(
         "equation (3) adds the gradient of a loss that it minimises: a minus here "
         "(protocols/models/lffr.py)",
-        "under encryption b is inverted on a public range, whose low end is a floor in place of "
-        "eps = 1e-8: columns of small curvature learn more slowly (protocols/numerics/inverse.py)",
     ),
     seconds=2,
 )

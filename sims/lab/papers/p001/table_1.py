@@ -35,6 +35,7 @@ def trained(
         parties=PARTIES,
         rounds=rounds,
         epsilon=None,
+        as_trained=True,
         seed=SEED,
         profile=settings.encryption,
     )
@@ -77,6 +78,8 @@ ABOUT = About(
         "the split, the number of iterations, and how sets with categories are prepared",
     ),
     remarks=(
+        "linear and improved LFFR take Chebyshev's steps, linear on whitened rows; B has a floor "
+        "(tests/lab/papers/test_own_rules.py)",
         "the paper uses ring 2^16 with 1,200 bits of modulus and states 128 bits of security; "
         "here ring 2^15 with 772 (protocols/ckks/__init__.py)",
     ),

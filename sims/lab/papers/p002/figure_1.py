@@ -89,7 +89,7 @@ ABOUT = About(
     finding="the published curve, then heavy ball's true rate and error",
     unknown=("E_0 and the constant of C_t = O(t): 10 and 1 in the published code",),
     remarks=(
-        "the text has mu = 0.5; figure and code have mu = 0.1, as here",
+        "the text has mu = 0.5, figure and code 0.1, as here",
         "(26) is the rate of Nesterov's method, not of heavy ball, and too small where the roots "
         "are complex: sims/lab/papers/heavy_ball.py",
     ),

@@ -64,8 +64,8 @@ ABOUT = About(
     finding="the published code's schedule, then Theorem 4.3's",
     unknown=("the curves' values: a vector figure without axis values",),
     remarks=(
-        "the published code counts the last iteration of a stage as the next one's, which doubles "
-        "a_{T,t} one iteration too early: Theorem 4.3 in protocols/privacy/loss/schedule.py",
+        "the published code counts the last iteration of a stage as the next one's: Theorem 4.3 "
+        "in protocols/privacy/loss/schedule.py",
     ),
     seconds=1,
 )

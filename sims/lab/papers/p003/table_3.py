@@ -129,8 +129,8 @@ ABOUT = About(
     data=figure_3.ABOUT.data,
     unknown=("the held-out rows, the columns, categories' numbers",),
     remarks=(
-        "some printed accuracies are of the file of training rows, which the paper's repository "
-        "has again as that of the test rows (table_3.py)",
+        "some printed accuracies are of training rows, whose file the paper's repository has as "
+        "that of the test rows too (table_3.py)",
     ),
     seconds=60,
 )

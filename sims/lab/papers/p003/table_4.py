@@ -169,14 +169,10 @@ ABOUT = About(
     finding="all three models with exact accounting, with columns of our choice",
     data=(MNIST, ADULT, ADULT_TEST, COMPAS, CREDIT),
     unknown=(
-        "the columns, the splits and the learning rates; here 5 folds, categories as columns, rows "
+        "the columns, the splits and the learning rates; 5 folds, categories as columns, rows "
         f"divided by {ROW_NORM:g} and clipped to norm 1",
         f"T of the clipped descent: {CLIP_ROUNDS} steps of {CLIP_RATE:g}; lambda of output "
         f"perturbation: {OUTPUT_RIDGE:g}",
-    ),
-    remarks=(
-        "clipping a row's gradient is clipping one number, which a polynomial of degree 15 does in "
-        "4 levels: sims/lab/papers/barrier.py",
     ),
     seconds=150,
 )

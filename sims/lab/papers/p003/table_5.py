@@ -29,7 +29,7 @@ from protocols.ckks.circuits.clip import (
     packed,
 )
 from protocols.ckks.circuits.evaluator import EncryptedVector, Evaluator
-from protocols.ckks.circuits.packing import Layout
+from protocols.ckks.circuits.packing import Layout, next_power_of_two
 from protocols.ckks.circuits.rows import (
     REFRESH_LEVEL,
     EncryptedGradient,
@@ -37,7 +37,11 @@ from protocols.ckks.circuits.rows import (
     iteration_levels,
 )
 from protocols.ckks.evaluation import CkksContext
-from protocols.numerics.approximation import reciprocal_approximation, sigmoid_approximation
+from protocols.numerics.approximation import (
+    Polynomial,
+    reciprocal_approximation,
+    sigmoid_approximation,
+)
 from protocols.updates.barrier import Barrier
 from protocols.updates.momentum import GradientDescent
 from sims.lab.papers.item import REPRODUCED, About, Result, Row, Settings
@@ -73,6 +77,7 @@ class Bench:
 
     evaluator: Evaluator
     keys: Any
+    link: Polynomial
     rows: Floats
     labels: Floats
     weights: Floats
@@ -97,45 +102,66 @@ class Bench:
         return self.encrypt(self.evaluator.layout.replicated(self.weights))
 
 
-@lru_cache(maxsize=1)
-def bench(count: int, secure: bool) -> Bench:
-    """Keys for `count` levels, and as many rows as one ciphertext holds."""
+def columns_of(num_slots: int, features: int) -> int:
+    """Rows that one ciphertext holds."""
+    return num_slots // next_power_of_two(features)
+
+
+def keyed(
+    count: int, secure: bool, features: int, most: int | None = None
+) -> tuple[Evaluator, Any]:
+    """Keys for `count` levels and as many rows as one ciphertext holds, or at most `most`."""
     params = choose_parameters(count, secure=secure)
-    blocks = 1 << (FEATURES - 1).bit_length()
-    columns = params.num_slots // blocks
+    columns = columns_of(params.num_slots, features)
     layout = Layout(
-        num_slots=params.num_slots, num_features=FEATURES, rows_by_party=(columns,), rounds=1
+        num_slots=params.num_slots,
+        num_features=features,
+        rows_by_party=(min(columns, most or columns),),
+        rounds=1,
     )
-    context = CkksContext(params, "table-5")
+    context = CkksContext(params, "papers-003")
     keys = context.cc.KeyGen()
     context.cc.EvalMultKeyGen(keys.secretKey)
     context.cc.EvalRotateKeyGen(keys.secretKey, list(layout.rotations))
+    return Evaluator(context, layout), keys
+
+
+@lru_cache(maxsize=1)
+def bench(count: int, secure: bool) -> Bench:
+    """Keys for `count` levels, and as many rows as one ciphertext holds."""
+    evaluator, keys = keyed(count, secure, FEATURES)
+    columns = evaluator.layout.num_rows
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(columns, FEATURES))
     rows *= (rng.uniform(0.5, 1.0, columns) / np.linalg.norm(rows, axis=1))[:, None]
     labels = (rng.random(columns) < expit(4 * rows[:, 0])).astype(np.float64)
     weights = rng.normal(size=FEATURES) / LINK.radius
-    return Bench(Evaluator(context, layout), keys, rows, labels, weights)
+    return Bench(evaluator, keys, LINK, rows, labels, weights)
 
 
-def clipped(bench: Bench) -> tuple[float, float, int]:
-    """Seconds, largest error of the sum over the rows, level of the result."""
-    layout = bench.evaluator.layout
-    slots = packed(layout, bench.rows, bench.labels, LINK, CLIP)
+@dataclass(frozen=True)
+class Step:
+    """What an iteration leaves to the refresh, opened; its seconds and its level."""
+
+    opened: Floats
+    seconds: float
+    level: int
+
+
+def clipped_step(bench: Bench, clip: Polynomial) -> Step:
+    """Sum over the rows of clip(u) x / |x|."""
+    slots = packed(bench.evaluator.layout, bench.rows, bench.labels, bench.link, clip)
     group, point = ClippedRows(*map(bench.encrypt, slots)), bench.point
     began = time.perf_counter()
-    terms = clipped_terms(group, point, LINK, CLIP)
+    terms = clipped_terms(group, point, bench.link, clip)
     seconds = time.perf_counter() - began
-    found = bench.column_sums(terms) * clip_factor(CLIP)
-    z, norms = bench.rows @ (LINK.radius * bench.weights), np.linalg.norm(bench.rows, axis=1)
-    expected = (bench.rows / norms[:, None]).T @ CLIP((LINK(z) - bench.labels) * norms)
-    return seconds, float(np.abs(found - expected).max()), terms.level
+    return Step(bench.column_sums(terms) * clip_factor(clip), seconds, terms.level)
 
 
-def descended(bench: Bench, rule: Barrier | GradientDescent) -> tuple[float, float, int]:
-    """The same of one iteration of a rule without clipping."""
+def descended_step(bench: Bench, rule: Barrier | GradientDescent) -> Step:
+    """The next weights, over the link's radius, of a rule without clipping."""
     layout, evaluator = bench.evaluator.layout, bench.evaluator
-    units = RowUnits.of(LINK, rule.learning_rate)
+    units = RowUnits.of(bench.link, rule.learning_rate)
     rows = bench.encrypt(layout.pack_rows(units.row_scale * bench.rows, 0)[0])
     linear = bench.rows.T @ (0.5 - bench.labels) / units.side_scale
     side = [bench.encrypt(slots) for slots in layout.pack_side(linear[None])]
@@ -146,17 +172,28 @@ def descended(bench: Bench, rule: Barrier | GradientDescent) -> tuple[float, flo
     after: Any = rule.step(gradient(point, rule.gradient_factor(0)), state, 0, gradient.weight_unit)
     spread = after[0].spread()
     seconds = time.perf_counter() - began
-    found = bench.column_sums(spread) * after[0].factor
+    return Step(bench.column_sums(spread) * after[0].factor, seconds, spread.level)
+
+
+def clipped(bench: Bench) -> tuple[Step, Floats]:
+    """And what the sum over the rows should be."""
+    z, norms = bench.rows @ (LINK.radius * bench.weights), np.linalg.norm(bench.rows, axis=1)
+    expected = (bench.rows / norms[:, None]).T @ CLIP((LINK(z) - bench.labels) * norms)
+    return clipped_step(bench, CLIP), expected
+
+
+def descended(bench: Bench, rule: Barrier | GradientDescent) -> tuple[Step, Floats]:
+    """And what the next weights should be."""
     w = LINK.radius * bench.weights
     mean = bench.rows.T @ (LINK(bench.rows @ w) - bench.labels) / len(bench.rows)
     expected = rule.step(rule.gradient_factor(0) * mean, (w,), 0)[0] / LINK.radius
-    return seconds, float(np.abs(found - expected).max()), spread.level
+    return descended_step(bench, rule), expected
 
 
 def run(settings: Settings) -> Result:
     """Each circuit at the parameters that its levels need."""
     secure = settings.encryption == PROFILES[0]
-    runs: Mapping[str, Callable[[Bench], tuple[float, float, int]]] = {
+    runs: Mapping[str, Callable[[Bench], tuple[Step, Floats]]] = {
         WITH: clipped,
         WITHOUT: lambda b: descended(b, BARRIER),
         OUTPUT: lambda b: descended(b, DESCENT),
@@ -164,17 +201,18 @@ def run(settings: Settings) -> Result:
     shown = []
     for words, count in levels().items():
         made = bench(count, secure)
-        seconds, error, level = runs[words](made)
+        step, expected = runs[words](made)
+        error = float(np.abs(step.opened - expected).max())
         params = made.evaluator.context.params
         shown.append(
             Row(
                 quantity=f"{words}: levels of one iteration",
                 ours=count,
                 paper=PAPER[words],
-                seconds=seconds,
+                seconds=step.seconds,
                 note=f"{len(made.rows)} rows of {FEATURES} columns at ring {params.ring_dim}: "
-                f"{1e3 * seconds / len(made.rows):.2f} ms per row; the result is at level {level}, "
-                f"off by {error:.1g}",
+                f"{1e3 * step.seconds / len(made.rows):.2f} ms per row; the result is at "
+                f"level {step.level}, off by {error:.1g}",
             )
         )
     first, second = shown[0].seconds or 0.0, shown[1].seconds or 1.0

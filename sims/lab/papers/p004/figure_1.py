@@ -153,9 +153,8 @@ ABOUT = About(
         f"the best of 156 configurations of DP-SCD and 2028 of DP-SGD; here {TRIES} of each grid",
     ),
     remarks=(
-        "primal DP-SCD (Algorithm 2) releases a noisy number for each row beside theta, and every "
-        "step reads all rows: a line here, no update of the federation "
-        "(sims/lab/papers/coordinate_baselines.py)",
+        "primal DP-SCD (Algorithm 2) releases a noisy number for each row: a line here, no update "
+        "of the federation (sims/lab/papers/coordinate_baselines.py)",
         "its epsilon is for omitting a row, with batches of fixed size accounted as Poisson ones, "
         "which has no proof: protocols/updates/coordinate.py",
     ),

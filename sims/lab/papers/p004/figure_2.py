@@ -106,8 +106,8 @@ ABOUT = About(
     data=(ADULT, ADULT_TEST),
     unknown=("the figure's values: an image; batches and clips that it has",),
     remarks=(
-        "the text: private runs end above the optimum by their noise and swing more at epsilon "
-        "0.1; DP-SCD at 1 is almost as fast as SGD",
+        "the text: private runs end above the optimum and swing more at epsilon 0.1; DP-SCD at 1 "
+        "is almost as fast as SGD",
     ),
     seconds=5,
 )

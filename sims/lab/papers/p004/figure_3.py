@@ -80,8 +80,8 @@ ABOUT = About(
     data=(ADULT, ADULT_TEST),
     unknown=("the figure's values: an image; C = 0.5 is best there, for other rows and labels",),
     remarks=(
-        "the text: a smaller C wants a larger L, a larger C a larger error; C alone says little, "
-        "because a step's size falls with L: parties/kernel/sums/dual_steps.py",
+        "the text: a smaller C wants a larger L, a larger C a larger error; a step's size falls "
+        "with L: parties/kernel/sums/dual_steps.py",
     ),
     seconds=20,
 )
