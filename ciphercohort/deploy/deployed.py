@@ -120,8 +120,10 @@ def training_plans(settings: Settings, session: str) -> list[RunPlan]:
     seen = {""}
     while session not in seen and (settings.session_folder(session) / OUTCOME).is_file():
         seen.add(session)
-        found.append(agreed_and_opened(settings, session)[0])
-        session = session_fields(settings, session).get("before") or ""
+        plan = agreed_and_opened(settings, session)[0]
+        found.append(plan)
+        follows = getattr(plan, "moment_plan", "")
+        session = session_fields(settings, session).get("before") or "" if follows else ""
     due = [moment for each in found if (moment := getattr(each, "moment_plan", ""))]
     if due and due != [each.digest() for each in found[1:]]:
         raise ParameterError(

@@ -76,7 +76,7 @@ class Session:
         return cls(
             folder=folder,
             plan=plan_from_dict(held["plan"]),
-            opened=np.array(held["weights"], np.float64),
+            opened=_numbers(held["weights"], folder),
             transcript=str(held.get("transcript", "")),
             costs=held.get("costs"),
             missing=tuple(held.get("missing", ())),
@@ -91,6 +91,14 @@ class Session:
     def is_sum(self) -> bool:
         """See `is_sum`."""
         return is_sum(self.plan)
+
+
+def _numbers(found: Any, folder: Path) -> Array:
+    """As JSON has them: a text that looks like one is none."""
+    array = np.array(found)
+    if array.dtype.kind not in "if":
+        raise ParameterError(f"{folder.name}/{OUTCOME}, field weights: not numbers")
+    return array.astype(np.float64)
 
 
 def sessions_of(folder: Path) -> list[Session]:

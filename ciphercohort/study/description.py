@@ -39,6 +39,8 @@ from protocols.statistics.study.objectives import DescriptionObjective
 
 BINS, PRIVATE_BINS = 200, 20
 """Exact counts cost bytes; each noisy one adds to the error of quantiles."""
+MOMENTS = ("mean", "sd", "q1", "median", "q3")
+"""Of a numeric column, in one group."""
 ALL, NONE, ELSEWHERE = "all", "(none)", "(other sites)"
 
 
@@ -212,7 +214,10 @@ class Description:
             std = self.opened.noise_std * self.num_rows
             yield f"privacy noise of standard deviation {std:.3g} is on every count"
         else:
-            yield f"*: counts below {self.least}, and others that would tell these, are left out"
+            yield (
+                f"*: counts below {self.least}, and others that would tell these by subtraction, "
+                "are left out; means and quartiles of the same rows can still tell them"
+            )
 
     def documents(self) -> Iterator[tuple[str, str]]:
         """Files by name; see `tables.documents`."""
@@ -357,13 +362,16 @@ def _grouped(
                 ]
             )
         mask = hidden(counts, least) & (not private)
-        if variable.categories and (mask.any() or of_sizes.any()):
+        if of_sizes.any() or (variable.categories and mask.any()):
             differences[variable.name] = math.nan  # it would tell of what is not shown
         for k, name in enumerate(names):
             cover = mask[:, k] | of_sizes[k]
-            found[name]["columns"][variable.name] = _figures(
+            own = _figures(
                 variable, rows[k, start:end], float(rows[k, 0]), cover, least * (not private)
             )
+            if of_sizes[k] and not variable.categories:
+                own |= dict.fromkeys(MOMENTS, math.nan)
+            found[name]["columns"][variable.name] = own
     ordered = {name: found[name] for name in ((ALL, *groups) if several else (ALL,))}
     return ordered, differences if several else {}
 
@@ -385,7 +393,7 @@ def _figures(
         return {"n": n, "missing": missing, "counts": counts, "categories": variable.categories}
     figures: dict[str, Any] = numeric_figures(row, rows, variable.low, variable.high)
     if not private and figures["n"] < least:
-        figures |= dict.fromkeys(("mean", "sd", "q1", "median", "q3"), math.nan)
+        figures |= dict.fromkeys(MOMENTS, math.nan)
     counts = shown_counts(np.array([figures["n"], figures["missing"]]), cover, private)
     return figures | dict(zip(("n", "missing"), counts, strict=True))
 

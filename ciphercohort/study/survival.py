@@ -90,11 +90,16 @@ class Survival:
         return np.array(found, dtype=np.intp)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Of each group: rows, events, median and restricted mean with intervals."""
+        """Of each group: rows, events, median and restricted mean with intervals.
+
+        No figure of a group of fewer than `least` rows.
+        """
         found = []
         for name, curve in self.curves.items():
-            median, low, high = curve.quantile()
-            mean, error = curve.restricted_mean(self.tau)
+            median = low = high = mean = error = math.nan
+            if curve.at_risk.max(initial=0.0) >= self.floor:
+                median, low, high = curve.quantile()
+                mean, error = curve.restricted_mean(self.tau)
             count = float(curve.at_risk[0]) if not self.stays.late else None
             found.append(
                 {
@@ -180,7 +185,10 @@ class Survival:
                 "risk; intervals, bands and the test count it"
             )
             return
-        yield f"*: counts below {self.least} are left out, and steps of curves that fewer rows make"
+        yield (
+            f"*: counts below {self.least} are left out, and steps of curves that fewer rows make; "
+            "rows in all less those of the other groups still tell them"
+        )
 
     def picture(self) -> str:
         """Curves with bands, numbers at risk below."""
@@ -213,7 +221,7 @@ def _count(value: float | None, unknown: bool = False) -> str:
 
 
 def _time(value: float) -> str:
-    return "not reached" if math.isinf(value) else f"{value:.5g}"
+    return "not reached" if math.isinf(value) else "–" if value != value else f"{value:.5g}"
 
 
 def survival_by(sums: SumSeries, asked: CurveOptions) -> Survival:

@@ -224,6 +224,9 @@ def _unchecked(halves: Mapping[str, Path], files: Mapping[str, Any], plan: RunPl
     here = f"{RELEASE}/"
     words = [f"{here}{n} ({', '.join(sorted(each))})" for n, each in fields.items() if each]
     words += [f"{here}{name}" for name in strays(release, known)]
+    if plan.whitens:
+        first = strays(release / SECOND_MOMENT, (TRANSCRIPT, MESSAGES))
+        words += [f"{here}{SECOND_MOMENT}/{name}" for name in first]
     if of_another_release(release / REPORT, render_release(Release.load(release))):
         words = [each.replace(f"{REPORT} (", f"{REPORT} ({ANOTHER}, ") for each in words]
     if PRIVATE in halves:

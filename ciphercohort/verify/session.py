@@ -62,6 +62,8 @@ SOFTWARE = re.compile(rf"Python {VERSION}(?:, (?:ciphercohort|openfhe|flwr) {VER
 ANOTHER = "which release wrote it"
 WRITTEN = (PLAN, MODEL, CERTIFICATE, FACTS, INFERENCE, TABLE, EVALUATION, MISSING, REPORT)
 """Documents of a session, each of some sessions."""
+OF_TRAINING = {INFERENCE: {"trained_in", "privacy_with_training"}, EVALUATION: {"trained_in"}}
+"""What documents of a sum say of the training of its model."""
 CENTRE = (SESSION, STATUS, OUTCOME, TRANSCRIPT, MESSAGES)
 """What a session at the centre has, whatever it opened."""
 
@@ -82,6 +84,8 @@ def session_checks(folder: Path) -> Iterator[Check]:
     if lost:
         return
     session = Session.of(folder)
+    own = session.plan.session
+    yield Check("folder", own == folder.name, f"it is called {folder.name}, its session {own}")
     documents, beside = written_again(session)
     problems = [*differences(folder, documents), *_unmade(folder, documents)]
     if at_centre:
@@ -139,10 +143,13 @@ def _unchecked(session: Session, due: Mapping[str, str], at_centre: bool) -> Ite
         fields[SESSION] |= {"plan.session", "plan.members.commitment"}  # of the template
         fields[STATUS] = set(read_file(folder / STATUS)) - set(status_fields(session))
         sums_products = session.is_sum and session.plan.task.kind == ProductsObjective.kind
-        if INFERENCE in due and sums_products:
+        for name, of_training in OF_TRAINING.items():
             # Sums of products are at no model: they are the same of every training.
-            fields[INFERENCE] = {"trained_in", "privacy_with_training"}
+            free = name == INFERENCE and sums_products
+            if session.is_sum and due.get(name) and (free or not _trained_by_them(session, name)):
+                fields[name] = of_training
     else:
+        fields[OUTCOME] |= {"digest", "missing"} & {*read_file(folder / OUTCOME)}
         fields[OUTCOME] -= {"transcript"}
     for name, rest in fields.items():
         if rest:
@@ -150,6 +157,21 @@ def _unchecked(session: Session, due: Mapping[str, str], at_centre: bool) -> Ite
     if REPORT in due and of_another_release(folder / REPORT, due[REPORT]):
         yield f"{REPORT} ({ANOTHER})"
     yield from strays(folder, known)
+
+
+def _trained_by_them(session: Session, name: str) -> bool:
+    """Whether the training that a document names was among this session's own parties.
+
+    Of others its messages prove nothing: whoever writes the document may have all of their keys.
+    """
+    trained = read_file(session.folder / name)["trained_in"]
+    return _same_owners(Session.of(session.folder.parent / trained), session)
+
+
+def _same_owners(one: Session, other: Session) -> bool:
+    """Whether they are of the same names and keys."""
+    keys = [{(each.name, each.verify_key) for each in s.plan.members} for s in (one, other)]
+    return keys[0] == keys[1]
 
 
 def strays(folder: Path, known: Collection[str]) -> Iterator[str]:
@@ -176,6 +198,8 @@ def written_again(session: Session) -> Rewritten:
             texts, others = again(settings, session)
             found |= texts
             beside += [each for each in others if each.folder not in {s.folder for s in beside}]
+        elif name == EVALUATION and session.plan.judges:
+            found[name] = ""
     if (folder / MISSING).exists():
         schema = missing_schema(Schema.load(settings.folder / SCHEMA))
         found[MISSING] = to_json(missing_by(_series(settings, session, schema)))
@@ -258,6 +282,9 @@ def _inference(settings: Settings, session: Session) -> Rewritten:
     held = read_file(session.folder / INFERENCE)
     first, promise = session.folder.name, held["privacy"] or {"epsilon": None}
     sums = [Session.of(settings.session_folder(each)) for each in held["sessions"][1:]]
+    strangers = [each.folder.name for each in sums if not _same_owners(each, session)]
+    if strangers:
+        raise ParameterError(f"{', '.join(strangers)}: sums of other parties than the first one's")
     for model, beside in _models(settings, held["trained_in"]):
         try:
             body, found = table_document(settings, model, None, first=first, **promise)

@@ -31,8 +31,8 @@ class Consent:
     would overdraw it. wait_seconds: how long a plan waits for its decision. norm_bound: of this
     owner's rows, for the figures that the owner is shown.
 
-    Security: a plan is accepted by a code that is drawn here when the plan comes. By digits of its
-    digest it could not be: a coordinator finds two plans that share them.
+    Security: a plan is accepted by a code that is drawn here when its words are shown. By digits of
+    its digest it could not be: a coordinator finds two plans that share them.
 
     Privacy: the noise of a run is divided over its members, so a member that nobody vouches for
     may add none. A plan with one is refused, whatever the policy says.
@@ -136,7 +136,9 @@ class Consent:
         words = describe_plan(plan, self._name, self._norm_bound, budget)
         with self._changed:
             self._waiting[digest] += 1
-            self._pending.setdefault(digest, (secrets.token_hex(_CODE_BYTES), words))
+            if self._pending.get(digest, ("", ""))[1] != words:
+                # What is left of the budget has changed since.
+                self._pending[digest] = secrets.token_hex(_CODE_BYTES), words
             try:
                 while digest not in self._decided:
                     if not self._changed.wait(deadline - time.monotonic()):
@@ -147,6 +149,6 @@ class Consent:
             finally:
                 self._waiting[digest] -= 1
                 if not self._waiting[digest]:
-                    del self._pending[digest]
+                    del self._pending[digest], self._waiting[digest]
             if not self._decided[digest]:
                 raise PolicyError(f"the owner refuses plan {digest[:16]}")

@@ -178,9 +178,20 @@ def test_a_run_that_cannot_be_says_why(
 def test_a_site_that_cannot_take_part_says_why_to_its_owner_alone(
     app: App, scratch: Path, words: str, settings: Mapping[str, Any], caplog: Any
 ) -> None:
+    grid = grid_of(app, n101=settings)
+    schema = ConfigRecord({"coordinator": "ab" * 32, "schema": SCHEMA.read_text()})
     with caplog.at_level(logging.INFO, logger="flwr.ciphercohort"):
-        refused(app, scratch, "2 of 3 sites.*1 nodes do not take part", QUICK, n102=settings)
-    assert re.search(words, caplog.text)
+        reply = ask(grid, "join", schema)
+    assert reply.has_error() and not re.search(words, str(reply.error))
+    assert re.search(words, caplog.text) and all_gone(scratch)
+
+
+def test_a_run_without_enough_sites_says_how_many_do_not_take_part(
+    app: App, scratch: Path, caplog: Any
+) -> None:
+    with caplog.at_level(logging.INFO, logger="flwr.ciphercohort"):
+        away = {"cohort-dta": "rows.csv"}
+        refused(app, scratch, "2 of 3 sites.*1 nodes do not take part", QUICK, n102=away)
     assert "node 102 does not take part" in caplog.text
 
 

@@ -203,3 +203,34 @@ def test_a_code_accepts_the_plan_that_was_shown_with_it_alone(tmp_path: Path) ->
     assert consent.decide(code, True) == {"plan": plan.digest(), "accepted": True}
     asked.join()
     assert consent._decided == {plan.digest(): True}
+
+
+def test_a_code_ends_where_its_words_change(tmp_path: Path) -> None:
+    """What is left of the budget is part of what the owner accepts."""
+    plan = plan_of("first")
+    ledger = ledger_in(tmp_path, epsilon=3.0)
+    consent = consent_of(tmp_path, plan, ledger, wait_seconds=1.5)
+
+    def ask() -> None:
+        with suppress(PolicyError):
+            consent.require(plan)
+
+    def shown(before: str) -> tuple[str, str]:
+        while (found := {c: words for c, words in consent.pending().items() if c != before}) == {}:
+            sleep(0.01)
+        return next(iter(found.items()))
+
+    threads = [Thread(target=ask) for _ in range(2)]
+    threads[0].start()
+    first, words = shown("")
+    noise = 1 / mu_for_epsilon(epsilon=0.5, delta=DELTA)
+    ledger.reserve("rows", [GaussianEvent(noise_multiplier=noise, count=1)])
+    threads[1].start()
+    second, now = shown(first)
+    assert words != now and "epsilon=0.5 in 1 session" in now and len(consent.pending()) == 1
+    with pytest.raises(ParameterError, match="no plan waits"):
+        consent.decide(first, True)
+    consent.decide(second, True)
+    for each in threads:
+        each.join()
+    assert not consent.pending() and not consent._waiting

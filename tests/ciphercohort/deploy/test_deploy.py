@@ -39,6 +39,8 @@ from ciphercohort.verify.again import MALFORMED
 from ciphercohort.verify.folder import verify_run
 from ciphercohort.verify.session import (
     CENTRE,
+    OF_TRAINING,
+    _models,
     centre_problems,
     differences,
     written_again,
@@ -446,6 +448,60 @@ def test_a_sum_is_of_the_training_that_opened_its_model(
     for each, text in kept.items():
         each.write_text(text)
     shutil.rmtree(false)
+
+
+@pytest.mark.parametrize("document", OF_TRAINING)
+def test_a_training_of_other_owners_proves_nothing(
+    document: str, followed: dict[str, Any], run: Any, home: Path, tmp_path: Path
+) -> None:
+    """Whoever has all of its keys makes it open what they like: what rests on it is named."""
+    sessions = Path(shutil.copytree(home / "centre", tmp_path / "centre")) / "sessions"
+    path = next(p for p in sessions.glob(f"*/{document}") if p.parent.name != run.session)
+    due = f"{document} ({', '.join(sorted(OF_TRAINING[document]))})"
+
+    def named() -> bool:
+        (words,) = (c.detail for c in verify_run(path.parent) if c.name == "not checked")
+        return due in words
+
+    assert not named()
+    models = [(each, []) for each, _ in _models(Settings.load(sessions.parent), run.session)]
+    outcome = sessions / run.session / "outcome.json"
+    fields = json.loads(outcome.read_text())
+    for change in ({"verify_key": "ab" * 32}, {"name": "elsewhere"}):
+        first, *rest = fields["plan"]["members"]
+        plan = {**fields["plan"], "members": [{**first, **change}, *rest]}
+        outcome.write_text(json.dumps({**fields, "plan": plan}))
+        with pytest.MonkeyPatch.context() as patched:
+            # Stands for a training that its own messages prove.
+            patched.setattr("ciphercohort.verify.session._models", lambda *_: iter(models))
+            assert named()
+
+
+def test_whatever_a_session_is_due_is_asked_for(
+    followed: dict[str, Any], run: Any, home: Path, tmp_path: Path
+) -> None:
+    """Its evaluation, its own name, and of an owner's outcome nothing beside what it was told."""
+    Party(home / "north").results()
+    sessions = Path(shutil.copytree(home / "centre", tmp_path / "centre")) / "sessions"
+    judged = next(sessions.glob("*/evaluation.json"))
+    if judged.parent.name != run.session:
+        judged.unlink()
+        (failed,) = (each for each in verify_run(judged.parent) if not each.passed)
+        assert "evaluation.json is missing" in failed.detail
+    own = home / "north/sessions" / run.session
+    other = Path(shutil.copytree(own, tmp_path / "other"))
+    assert "folder" in {each.name for each in verify_run(other) if not each.passed}
+    outcome, good = own / "outcome.json", (own / "outcome.json").read_text()
+    fields = json.loads(good)
+    try:
+        outcome.write_text(json.dumps({**fields, "digest": "0" * 64, "missing": ["south"]}))
+        (words,) = (each.detail for each in verify_run(own) if each.name == "not checked")
+        assert "outcome.json (digest, missing)" in words
+        outcome.write_text(json.dumps({**fields, "weights": [str(w) for w in fields["weights"]]}))
+        with pytest.raises(ParameterError, match="weights: not numbers"):
+            Session.of(own)
+    finally:
+        outcome.write_text(good)
 
 
 def test_a_session_without_the_sums_of_its_table_does_not_verify(

@@ -151,6 +151,25 @@ def test_a_hidden_count_cannot_be_told_from_the_others(data: st.DataObject) -> N
     lines += [*zip(mask, whole, strict=True)] if shape[1] > 1 else []
     for line, sizes in lines:
         assert line.sum() != 1 or ((sizes > 0).sum() == 1)
+        # Nor do hidden ones sum to so little that each is told: they are 1 or more.
+        rest = (sizes > 0) & ~line
+        assert not line.any() or sizes[line].sum() >= 10 or not rest.any()
+
+
+@pytest.mark.parametrize("few", [[6, 14, 200], [6, 214], [12, 14, 200]])
+def test_a_group_whose_size_is_hidden_has_no_figure(few: list[int], schema: Path) -> None:
+    """Its mean, standard deviation and difference from others tell how many rows it has."""
+    rows = pd.concat([table(k) for k in range(3)], ignore_index=True)[: sum(few)]
+    rows["ward"] = np.repeat([*"ABC"][: len(few)], few)
+    found: Description = describe(rows, by="ward", schema=schema, split="by:site")
+    hides = min(few) < 10
+    for name, size in zip("ABC", few, strict=False):
+        group = found.groups[name]
+        own = group["columns"]["age"]
+        assert (group["n"] is None) == ((hides and size < 200) or len(few) == 2)
+        told = [own[key] for key in ("mean", "sd", "q1", "median", "q3")]
+        assert all(np.isnan(told)) == (group["n"] is None)
+    assert np.isnan(found.differences["age"]) == hides
 
 
 def test_small_counts_leave_no_file_or_screen(schema: Path, tmp_path: Path) -> None:

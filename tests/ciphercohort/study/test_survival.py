@@ -281,6 +281,19 @@ def drawn(late: bool) -> Survival:
 
 
 @pytest.mark.parametrize("late", [False, True])
+def test_a_group_of_few_rows_has_no_figure(late: bool) -> None:
+    """Its rows are those in all less the others', and its median would be of known persons."""
+    rows = table().copy()
+    few = rows.index[rows.arm == "c"][6:]
+    found: Survival = survival(rows.drop(index=few), by="arm", **asked(late))
+    for row in found.rows():
+        told = [row[key] for key in ("median", "restricted_mean", "restricted_mean_se")]
+        assert all(np.isnan(told)) == (row["group"] == "c")
+    (table_of_groups,) = found.tables()
+    assert "nan" not in table_of_groups.csv() and "still tell them" in table_of_groups.latex()
+
+
+@pytest.mark.parametrize("late", [False, True])
 def test_curves_are_kaplan_and_meiers(late: bool) -> None:
     found = drawn(late)
     for arm, curve in found.curves.items():
