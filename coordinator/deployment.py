@@ -19,6 +19,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -30,6 +31,7 @@ from coordinator.log import (
     complete_finish,
     file_name,
     last_replies,
+    past,
     rebuild_transcript,
     recorded,
     recorded_finish,
@@ -225,7 +227,9 @@ class _Run:
         def ahead(name: str) -> bytes:
             return encode(Envelope(self._session, RELAY, COORDINATOR, name, Body()), self._key)
 
-        return relaying(ask, keep, held, ahead) if self._settings.relay else keep(ask)
+        if not self._settings.relay:
+            return keep(ask)
+        return relaying(ask, keep, held, ahead, past=partial(past, self._messages))
 
     def _finish(self) -> Any:
         """The last messages, where they are on disk."""

@@ -243,6 +243,16 @@ def last_replies(folder: Path) -> dict[str, dict[str, bytes]]:
     return found
 
 
+def past(folder: Path, name: str) -> Iterator[tuple[bytes, list[bytes]]]:
+    """Every request to a party but `enrol`, and beside each all replies to the step before."""
+    replies: list[_Kept] = []
+    for _, group in groupby(_kept(folder), key=attrgetter("step")):
+        messages = [*group]
+        for asked in (message for message in messages if message.recipient == name and replies):
+            yield asked.path.read_bytes(), [reply.path.read_bytes() for reply in replies]
+        replies = [message for message in messages if message.sender != COORDINATOR]
+
+
 def rebuild_transcript(
     folder: Path, path: Path, parties: Mapping[str, str], coordinator_key: str
 ) -> None:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
 from typing import Any
 
 from coordinator.coordinator import AskParties, Requests, arrivals
+from coordinator.errors import LostError
 from protocols.errors import CohortError, MessageError
 from protocols.exchange.messages import meta_of
-from protocols.exchange.relayed import RELAY, beside
+from protocols.exchange.relayed import BEHIND, RELAY, beside
 from protocols.plan.protocol import BEFORE, FINISH
 from protocols.steps.witnesses import witnesses_of
 
+Past = Callable[[str], Iterable[tuple[bytes, Sequence[bytes]]]]
+"""By party: each request to it but the first, and all replies to the step before."""
 PATIENCE = 0.05
 """How long a coordinator computes [s] before replies go ahead of its next request."""
 
@@ -25,18 +28,22 @@ def relaying(
     before: Mapping[str, Mapping[str, bytes]] = MappingProxyType({}),
     ahead: Callable[[str], bytes] | None = None,
     patience: float = PATIENCE,
+    past: Past | None = None,
 ) -> AskParties:
     """The same `ask`, which relays: beside the next request, or ahead of it.
 
     keep: writes down messages as they are without that; before: replies that are held already, by
     step and party; ahead: the request RELAY to a party, None: nothing goes ahead, as where parties
-    compute in this process. The replies to one step are held until the next one is asked.
+    compute in this process; past: what a party that was restarted is brought back by, where
+    something goes ahead. The replies to one step are held until the next one is asked.
 
     Who follows what is in the replies to `enrol`: an owner with a replica gets the others' replies,
     one with witnesses their words (`steps.witnesses`), for which replies go ahead to these.
     """
     held = {step: dict(replies) for step, replies in before.items()}
     follows = dict[str, tuple[str, ...]]()
+    if ahead is not None and past is not None:
+        ask = _bringing(ask, ahead, past)
     early, sent = _Early(ask, ahead, patience, follows), set[str]()
 
     def sending(step: str, outgoing: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
@@ -75,6 +82,41 @@ def relaying(
     for name, data in held.get(BEFORE[0], {}).items():
         follows[name] = _follows(data)
     kept = keep(sending)
+    return asking
+
+
+def _bringing(ask: AskParties, ahead: Callable[[str], bytes], past: Past) -> AskParties:
+    """The same `ask`; who says that its replica is behind is relayed the session and asked again.
+
+    One whom that brings nowhere has refused.
+    """
+
+    def bring(name: str) -> None:
+        is_there = False
+        for request, replies in past(name):
+            was_there, relayed = is_there, replies if is_there else (request, *replies)
+            for _, data in arrivals(ask(RELAY, {name: beside(ahead(name), relayed)})):
+                is_there = not _meta(data).get(BEHIND)
+            if was_there:
+                return  # it has the replies to the last step as well
+
+    def asking(step: str, outgoing: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
+        behind, lost = list[str](), None
+        try:
+            for name, data in arrivals(ask(step, outgoing)):
+                if _meta(data).get(BEHIND):
+                    behind.append(name)
+                else:
+                    yield name, data
+        except LostError as error:
+            lost = error
+        for name in behind:
+            bring(name)
+        if behind:
+            yield from arrivals(ask(step, Requests(behind, outgoing.__getitem__)))
+        if lost:
+            raise lost
+
     return asking
 
 

@@ -433,10 +433,7 @@ def _watch(
     """Say that the agent has ended by itself: nobody here has the passphrase to start it again."""
     code = process.wait()
     if not stopping.is_set():
-        log.error(
-            "the agent ended with code %d: start it again; a session with a replica is over",
-            code,
-        )
+        log.error("the agent ended with code %d: start it again", code)
         ended.put("agent")
 
 

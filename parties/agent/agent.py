@@ -173,10 +173,9 @@ class Agent:
 
     def _save(self, party: Party, step: str) -> None:
         """Before a reply leaves: keep what the request has changed."""
-        answered, seen = self._saved
-        if party.seen == seen:
+        if (party.answered, party.seen) == self._saved:
             return
-        if party.answered > answered:
+        if party.answered > self._saved[0]:
             self._step = step
         self._store.save(party)
         self._saved = party.answered, party.seen

@@ -28,6 +28,7 @@ from protocols.exchange.messages import (
     UNHEARD,
     Body,
     Envelope,
+    address_of,
     decode,
     digest,
     heard,
@@ -35,7 +36,7 @@ from protocols.exchange.messages import (
     signed_head,
     whole,
 )
-from protocols.exchange.relayed import RELAY, parted
+from protocols.exchange.relayed import BEHIND, RELAY, parted
 from protocols.names import COORDINATOR
 from protocols.plan import kinds
 from protocols.plan.kinds import plan_from_dict
@@ -45,7 +46,7 @@ from protocols.privacy.laws import RandomSource, SystemRandomness
 from protocols.privacy.loss.ledger import Ledger
 from protocols.steps import agree
 from protocols.steps.finish import weights_of
-from protocols.steps.replica import Replica
+from protocols.steps.replica import HEAD_BYTES, Replica
 from protocols.steps.witnesses import check_confirmed
 
 if TYPE_CHECKING:
@@ -107,6 +108,7 @@ class Party:
         self._plan: RunPlan | None = None
         self._replica: Replica | None = None
         self._relayed: tuple[bytes, ...] = ()  # ahead of the next request
+        self._behind = ""  # head that a new replica has to come to; empty: it is there
         self._half: PartyProtocol | None = None
         self._handlers: dict[str, Callable[[Body], Body]] = {
             "enrol": self._enrol,
@@ -188,7 +190,7 @@ class Party:
             log.warning("%s refuses %s: %s", self.name, request.step, error)
             if self._plan is None:
                 self.run.take_back()
-            body = Body({"error": str(error)})
+            body = Body({"error": str(error), **self._is_behind})
             return whole(self._head(request, name, body), body)
         head = self._head(request, name, body)
         if not is_ahead or "error" in body.meta:
@@ -210,7 +212,7 @@ class Party:
             self._half.erase()
         if self._replica:
             self._replica.close()
-        self._sequence, self._answered = (), 0
+        self._sequence, self._answered, self._behind = (), 0, ""
         self.run.take_back()
 
     # -- going on in another process ------------------------------------------------------------
@@ -235,7 +237,7 @@ class Party:
         return str(self.run.rows.fingerprint())
 
     def state(self) -> dict[str, Any]:
-        """All that the owner's files do not hold, secrets included; a replica is not kept.
+        """All that the owner's files do not hold, secrets included; of a replica its head.
 
         Raises:
             PolicyError: the protocol keeps its secret in memory only.
@@ -251,6 +253,7 @@ class Party:
             "repeated": self._repeated,
             "plan": self._plan.to_dict() if self._plan else None,
             "half": self._half.state() if self._half else None,
+            "replica": self._behind or (self._replica.head if self._replica else ""),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -264,6 +267,8 @@ class Party:
         step, request, reply = state["last"]
         self._last = (step, request, reply, Body()) if step else None
         self._heard, self.seen = dict.fromkeys(state["heard"]), state["seen"]
+        # Until it has agreed it has no plan, and a replica begins with that.
+        self._behind = state["replica"] if state["plan"] else ""
         if state["plan"]:
             self._plan = plan_from_dict(state["plan"])
             self._policy.check(self._plan)  # the owner may have changed it meanwhile
@@ -330,8 +335,11 @@ class Party:
                 with self._or_over():
                     check_confirmed(self._plan, request, self.seen, relayed or ())
             return
-        if self._replica is None and self._answered > 1:
-            raise PolicyError("the replica of this session was in memory only: begin another one")
+        if self._behind:
+            raise PolicyError(
+                "the replica of this session was in memory only: it goes on where the coordinator "
+                "has kept all messages, and relays them once more"
+            )
         with self._or_over():
             if self._replica is None:
                 plan = plan_from_dict(_mapping(request.body.meta.get("plan")))
@@ -351,6 +359,10 @@ class Party:
 
         The reply confirms it to whoever follows this party.
         """
+        if self._behind:
+            with self._or_over():
+                self._catch_up(*(relayed or ()))
+            return Body(self._is_behind)
         if self._computes and self._answered:
             self._relayed = tuple(relayed or ())
             if self._replica is not None:
@@ -358,6 +370,32 @@ class Party:
                     self._replica.take(self._relayed, self._own)
                 return self._replica.confirmation()
         return Body()
+
+    def _catch_up(self, first: bytes = b"", *replies: bytes) -> None:
+        """Follow an old request; first: the request; replies: everybody's to the step before.
+
+        Nothing is answered until the replica has come to the last request that was.
+
+        Raises:
+            ProtocolError: other messages than those of the session. MessageError: malformed.
+        """
+        assert self._plan is not None and self._last is not None  # noqa: S101 (it has agreed)
+        if address_of(first[:HEAD_BYTES])[1] != COORDINATOR:
+            return  # what comes ahead of the next request, which is too early
+        request, name = decode(first, self._coordinator_key, size_cap=self._size_cap), digest(first)
+        if self._replica is None or request.step == BEFORE[1]:  # or once more from the first
+            self._replica = Replica(self.name, request.session, self._plan, self._size_cap)
+        if not self._replica.is_at(name):
+            self._replica.follow(request, name, replies, b"")
+        if name == self._last[1]:
+            if self._replica.head != self._behind:
+                raise ProtocolError("the session was relayed anew with other messages than it had")
+            self._behind = ""
+
+    @property
+    def _is_behind(self) -> dict[str, bool]:
+        """What a reply says of it."""
+        return {BEHIND: True} if self._behind else {}
 
     @property
     def _follows(self) -> tuple[str, ...]:

@@ -14,6 +14,8 @@ from protocols.errors import MessageError
 
 RELAY = "relay"
 """No step: brings replies, ahead of the request that follows from them."""
+BEHIND = "behind"
+"""Field of a reply: this party's replica has to follow the session anew, from its first step."""
 MARK = b"\0CPHC-relayed-1\0"
 _SIZE, _COUNT = struct.Struct("<Q"), struct.Struct("<I")
 

@@ -17,7 +17,9 @@ that all confirm (`confirmed.View`). NOT prevented: what the replies themselves 
 owner that chooses its own, or who is lost, which with cover is the coordinator's word (`cover`).
 
 Costs: everybody's replies travel to all with a replica, each of which computes the same. Its
-state is in memory only: a party that restarts has none, and its session is over.
+state is in memory only: a party that restarts is relayed the whole session once more, and answers
+again where its new replica's transcript has the head that the old one's had: so it goes on from
+the same replies, and no others.
 
 Fixed for one release of OpenFHE and equal floating-point arithmetic, as for `coordinator.replay`.
 """
@@ -86,6 +88,8 @@ class Replica:
         self._asked: Ask = next(self._exchange)
         self._due = self._noted()
         self._is_ahead = False
+        self.head = ""
+        """Of the transcript, once the last request was followed."""
 
     def confirmation(self) -> Body:
         """What is asked next, for whoever follows this party: see `witnesses`.
@@ -125,7 +129,8 @@ class Replica:
     def follow(self, request: Envelope, name: str, relayed: Sequence[bytes], own: bytes) -> None:
         """Take everybody's replies to the step before; refuse a request that is not what follows.
 
-        name: the request's digest; relayed: messages of the other parties; own: this party's.
+        name: the request's digest; relayed: messages of the other parties; own: this party's, empty
+        where it is among them.
 
         Raises:
             ProtocolError: names step and field, or whose reply is none. MessageError: malformed.
@@ -150,6 +155,11 @@ class Replica:
             check_told(self._plan, request.body, asked.bodies[self._name])
         elif name != self._due[self._name]:  # in what no field says, such as 1.0 for 1
             raise ProtocolError(f"step {asked.step!r}: the request does not follow to the bit")
+        self.head = self._transcript.head
+
+    def is_at(self, name: str) -> bool:
+        """Whether the request of this digest is the last one that was followed."""
+        return not self._is_ahead and self._due.get(self._name) == name
 
     def close(self) -> None:
         """Free what the computation holds."""
@@ -168,7 +178,7 @@ class Replica:
 
     def _replies(self, relayed: Sequence[bytes], own: bytes) -> dict[str, Body]:
         """By party, in the plan's order, as the coordinator hands them to its generator."""
-        asked, frames = self._asked, {self._name: own}
+        asked, frames = self._asked, {self._name: own} if own else {}
         for data in relayed:
             step, sender, _ = address_of(data[:HEAD_BYTES])
             if step == asked.step:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -182,15 +182,32 @@ def test_an_owner_with_a_replica_needs_a_centre_that_relays(centre: Centre) -> N
     assert status is not None and status["state"] == "aborted" and centre.forgotten()
 
 
-def test_an_agent_with_a_replica_is_not_restarted(centre: Centre) -> None:
-    """What goes on from its files has no replica, and says so."""
+def test_agents_with_replicas_are_restarted_at_every_step(centre: Centre) -> None:
+    """Before they hear of it, or once their reply is lost; what the centre keeps brings them back.
+
+    It dies as well, and relays from its files.
+    """
     with_replicas(centre)
-    session, _ = centre.begin()
-    with pytest.raises(KeyboardInterrupt):
-        centre.serve(session, dies_before("refresh/1", centre.ask))
-    centre.agents.restart(NAMES[0])
-    with pytest.raises(ProtocolError, match="restarted|in memory only"):
-        centre.serve(session)
+    (session, _), died = centre.begin(), list[str]()
+
+    def dying(step: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
+        if step in died or step == RELAY:
+            return centre.ask(step, outgoing)
+        died.append(step)
+        name = NAMES[len(died) % 2]
+        if len(died) % 3 and name in outgoing:
+            centre.ask(step, {name: outgoing[name]})
+        centre.agents.restart(name)
+        if len(died) % 5 == 0:
+            raise KeyboardInterrupt
+        return centre.ask(step, outgoing)
+
+    for _ in range(9):
+        with suppress(KeyboardInterrupt):
+            centre.serve(session, dying)
+            break
+    assert len(died) > 15 and centre.forgotten()
+    assert log2_error(centre.weights(session), centre.twin()) < -17
 
 
 def test_it_goes_on_with_workers(centre: Centre, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 from coordinator.coordinator import AskParties
 from coordinator.relay import relaying
 from protocols.errors import ProtocolError
 from protocols.exchange.messages import Ask, Body
-from protocols.exchange.relayed import RELAY
+from protocols.exchange.relayed import RELAY, parted
 from tests.support.helpers import Session
 from tests.support.sessions import VICTIM, Change, Deviation, driven, reply_of, request
 
@@ -23,7 +24,9 @@ def with_replicas(session: Session, witnesses: tuple[str, ...] = ()) -> Session:
     return session
 
 
-def relayed(session: Session, ask: Any = None, keep: Any = lambda ask: ask) -> AskParties:
+def relayed(
+    session: Session, ask: Any = None, keep: Any = lambda ask: ask, past: Any = None
+) -> AskParties:
     """A session's transport, which relays; nothing goes ahead but to witnesses."""
 
     def ahead(name: str) -> bytes:
@@ -32,7 +35,20 @@ def relayed(session: Session, ask: Any = None, keep: Any = lambda ask: ask) -> A
     def deliver(step: str, outgoing: Any) -> Any:
         return (session.deliver if step == RELAY else ask or session.ask)(step, outgoing)
 
-    return relaying(deliver, keep, ahead=ahead, patience=60.0)
+    return relaying(deliver, keep, ahead=ahead, patience=60.0, past=past)
+
+
+def past_of(session: Session, name: str) -> Iterator[tuple[bytes, list[bytes]]]:
+    """As `coordinator.log.past`."""
+    before = list[bytes]()
+    for _, group in groupby(session.recorded, key=lambda message: message[0]):
+        step = [*group]
+        for _, to, asked, _ in step:
+            if to == name and before:
+                yield parted(asked)[0], before
+        if name in (each[1] for each in step):
+            before = [reply for *_, reply in step]
+    yield b"", before  # a request is in the log before it is sent
 
 
 def ran(
@@ -40,6 +56,7 @@ def ran(
     deviate: Deviation | None = None,
     ask: Any = None,
     witnesses: tuple[str, ...] = (),
+    past: Any = None,
 ) -> str:
     """What ended a run of owners with replicas; empty: it came to its end."""
     with_replicas(session, witnesses)
@@ -47,7 +64,7 @@ def ran(
         honest = session.coordinator.protocol
         session.coordinator.protocol = lambda: deviate(honest())  # type: ignore[method-assign]
     try:
-        session.run(relayed(session, ask))
+        session.run(relayed(session, ask, past=past))
     except ProtocolError as error:
         return str(error)
     return ""

@@ -27,7 +27,16 @@ from coordinator.relay import relaying
 from protocols.errors import MessageError, ProtocolError
 from protocols.exchange.messages import Body, public_bytes
 from protocols.exchange.relayed import MARK, RELAY, beside, parted
-from tests.replicas.deviations import believing, blob, one_bit, ran, refusals, with_replicas, zeros
+from tests.replicas.deviations import (
+    believing,
+    blob,
+    one_bit,
+    past_of,
+    ran,
+    refusals,
+    with_replicas,
+    zeros,
+)
 from tests.sims.tables import lopsided_frame
 from tests.support.helpers import Session, log2_error, party_names
 from tests.support.sessions import (
@@ -43,6 +52,7 @@ from tests.support.sessions import (
     moment_session,
     record,
     refusal,
+    reply_of,
     request,
     resigned,
     small,
@@ -311,18 +321,79 @@ def test_a_coordinator_that_died_goes_on(tmp_path: Path) -> None:
     assert found.weights.shape == (3,)
 
 
-@pytest.mark.parametrize("step", ["reveal", "relinearise", "refresh/1", "decrypt"])
-def test_a_party_that_was_restarted_answers_no_more(step: str) -> None:
-    """A replica stands in memory alone: what went on without one would answer anything."""
-    session = with_replicas(rows())
+class Dying:
+    """A transport on which one owner is restarted, once in each of some steps, or of all.
 
-    def ask(at: str, outgoing: Any) -> Any:
-        if at == step:
-            session.restart(VICTIM)
-        return session.ask(at, outgoing)
+    What it answers where it refuses is no reply that is kept.
+    """
 
-    assert "in memory only" in ran(session, ask=ask)
-    assert session.recorded[-1][0] == step and refusals(session)[VICTIM]
+    def __init__(self, session: Session, *steps: str, who: str = VICTIM) -> None:
+        self.session, self.steps, self.who, self.died = session, steps, who, set[str]()
+
+    def __call__(self, step: str, outgoing: Any) -> Any:
+        """Deliver a step."""
+        if step not in self.died and (not self.steps or step in self.steps):
+            self.died.add(step)
+            self.session.restart(self.who)
+        for name, reply in self.session.deliver(step, outgoing).items():
+            if "error" not in reply_of(self.session, name, reply).body.meta:
+                self.session.recorded.append((step, name, outgoing[name], reply))
+            yield name, reply
+
+
+@pytest.mark.parametrize("name", ["rows", "whitened", "model"])
+def test_an_owner_that_was_restarted_in_every_step_goes_on(name: str) -> None:
+    """Its new replica follows the session once more, and comes to the same model.
+
+    Of sums an owner keeps its secret in memory alone, with a replica and without.
+    """
+    session = MAKE[name]()
+    steps = (name == "whitened" and ("precondition", "refresh/1", "finish")) or ()
+    assert ran(session, ask=Dying(session, *steps), past=partial(past_of, session)) == ""
+    party = session.parties[VICTIM]
+    assert party._replica is not None and not party._behind
+    again = MAKE[name]()
+    if name != "whitened":  # its noise is another one each time
+        again.run()
+        assert log2_error(session.outcome.weights, again.outcome.weights) < np.log2(1e-4)
+
+
+def test_a_restarted_owner_refuses_what_does_not_follow() -> None:
+    """As before: a chosen ciphertext in the step in which it died."""
+    session = rows()
+    change = altered("commit-refresh/1", blob(0, zeros), VICTIM)
+    ask, past = Dying(session, "commit-refresh/1"), partial(past_of, session)
+    assert "follow" in ran(session, change, ask=ask, past=past)
+    assert session.parties[VICTIM].answered == 0
+
+
+PAST: dict[str, Any] = {
+    "nothing": lambda session, found: [],
+    "all but the last step": lambda session, found: found[:-1],
+    "one step less": lambda session, found: found[:2] + found[3:],
+    "a reply less": lambda session, found: [(q, r[1:]) for q, r in found],
+    "another reply, from which nothing follows": lambda session, found: [
+        (q, [resigned(session, r[0], body=meta(more=1)), *r[1:]] if k == 4 else r)
+        for k, (q, r) in enumerate(found)
+    ],
+    "another request": lambda session, found: [
+        (resigned(session, q, body=meta(more=1)), r) for q, r in found
+    ],
+}
+
+
+@pytest.mark.parametrize("fault", PAST)
+def test_a_restarted_owner_answers_after_its_own_session_alone(fault: str) -> None:
+    session = rows()
+
+    def past(name: str) -> Any:
+        return PAST[fault](session, [*past_of(session, name)][:-1])
+
+    assert ran(session, ask=Dying(session, "refresh/1"), past=past)
+    refused = [name for step, name, *_ in session.recorded if step == "refresh/1"]
+    assert VICTIM not in refused
+    if fault not in ("nothing", "all but the last step"):
+        assert session.parties[VICTIM].answered == 0
 
 
 # -- the message ---------------------------------------------------------------------------------

@@ -19,8 +19,8 @@ from protocols.errors import ParameterError, ProtocolError
 from protocols.exchange.messages import Body, digest, heard, public_bytes
 from protocols.exchange.relayed import beside, parted
 from protocols.plan.kinds import plan_from_dict
-from tests.replicas.deviations import ran, refusals, relayed, with_replicas
-from tests.replicas.test_replica import ALL, ATTACKS, MAKE, Meddling
+from tests.replicas.deviations import past_of, ran, refusals, relayed, with_replicas
+from tests.replicas.test_replica import ALL, ATTACKS, MAKE, Dying, Meddling
 from tests.support.helpers import Session, log2_error
 from tests.support.sessions import (
     FIRST,
@@ -163,6 +163,14 @@ def test_an_owner_with_witnesses_may_be_restarted() -> None:
         return session.ask(step, outgoing)
 
     assert watched(session, ask=ask) == ""
+
+
+def test_a_witness_may_be_restarted_as_well() -> None:
+    """It follows the session once more, and then confirms."""
+    session = MAKE["model"](rounds=1)
+    ask = Dying(session, "commit-keys", "commit-gradient/0", "decrypt", who=FIRST)
+    assert watched(session, ask=ask, past=partial(past_of, session)) == ""
+    assert len(ask.died) == 3
 
 
 REFUSED: dict[str, tuple[str, Callable[[], Session], dict[str, Any], str]] = {
