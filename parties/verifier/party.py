@@ -380,7 +380,7 @@ class Party:
             ProtocolError: other messages than those of the session. MessageError: malformed.
         """
         assert self._plan is not None and self._last is not None  # noqa: S101 (it has agreed)
-        if address_of(first[:HEAD_BYTES])[1] != COORDINATOR:
+        if not first or address_of(first[:HEAD_BYTES])[1] != COORDINATOR:
             return  # what comes ahead of the next request, which is too early
         request, name = decode(first, self._coordinator_key, size_cap=self._size_cap), digest(first)
         if self._replica is None or request.step == BEFORE[1]:  # or once more from the first

@@ -396,6 +396,29 @@ def test_a_restarted_owner_answers_after_its_own_session_alone(fault: str) -> No
         assert session.parties[VICTIM].answered == 0
 
 
+def test_what_comes_ahead_of_a_restarted_owner_is_too_early() -> None:
+    """It says that it is behind, and waits."""
+    session = rows()
+    with_replicas(session)
+
+    def ask(step: str, outgoing: Any) -> Any:
+        if step == "commit-keys":
+            raise StopHere
+        return session.ask(step, outgoing)
+
+    with pytest.raises(StopHere):
+        session.run(relaying(ask))
+    session.restart(VICTIM)
+    replies = [
+        reply for step, name, _, reply in session.recorded if (step, name) == ("reveal", ALL[0])
+    ]
+    for early in ([], replies):
+        data = beside(request(session, VICTIM, RELAY, Body()), early)
+        said = reply_of(session, VICTIM, session.parties[VICTIM].handle(data))
+        assert said.step == RELAY and said.body.meta == {"behind": True}
+    assert session.parties[VICTIM].answered == 3
+
+
 # -- the message ---------------------------------------------------------------------------------
 
 
