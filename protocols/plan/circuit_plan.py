@@ -161,6 +161,11 @@ class CircuitPlan(RunPlan):
         return (None,) * self.refreshes[step]
 
     @property
+    def unproven(self) -> bool:
+        """No bound is stated."""
+        return self.slot_bound is None
+
+    @property
     def coefficient_bound(self) -> float | None:
         """Of a refreshed or decrypted polynomial's coefficients; None: nothing is proven."""
         return None if self.slot_bound is None else self.slot_bound * 2.0**self.ckks.scale_bits

@@ -239,6 +239,11 @@ class RunPlan(ABC):
         return False
 
     @property
+    def unproven(self) -> bool:
+        """Whether refreshes mask values of which no bound is proven."""
+        return False
+
+    @property
     def unproven_follows(self) -> bool:
         """Whether nothing is proven of the slots of the run that is to follow."""
         return False

@@ -28,7 +28,6 @@ from protocols.numerics.whitening import (
     scaled,
     whiten,
 )
-from protocols.plan.circuit_plan import CircuitPlan
 from protocols.plan.run_plan import PrivacyPlan, RunPlan
 from protocols.privacy.calibrate.figures import Draft, PublicFigures, Wanted
 from protocols.privacy.calibrate.one_sum import plan_sum, whole_mu
@@ -125,8 +124,7 @@ def announcing(first: GradientPlan, then: RunPlan) -> GradientPlan:
 
     Owners who would refuse that refuse before the noise is spent.
     """
-    unproven = isinstance(then, CircuitPlan) and then.slot_bound is None
-    return replace(first, objective={**first.objective, "unproven": unproven})
+    return replace(first, objective={**first.objective, "unproven": then.unproven})
 
 
 def of_moment(figures: PublicFigures, wanted: Wanted) -> Wanted:

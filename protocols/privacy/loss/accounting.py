@@ -15,13 +15,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
-
-import dp_accounting
-from dp_accounting.pld import pld_privacy_accountant
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from protocols.errors import ParameterError
 from protocols.privacy.loss import check_delta, check_epsilon, epsilon_for_mu, mu_for_epsilon
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
 
 _LIBRARY_LIMIT = 100.0
 
@@ -55,7 +55,7 @@ class Event(ABC):
 
     @property
     @abstractmethod
-    def single(self) -> dp_accounting.DpEvent:
+    def single(self) -> DpEvent:
         """One of the releases, for `dp_accounting`."""
         ...
 
@@ -72,9 +72,11 @@ class GaussianEvent(Event):
         return math.sqrt(self.count) / self.noise_multiplier
 
     @property
-    def single(self) -> dp_accounting.DpEvent:
+    def single(self) -> DpEvent:
         """See `Event`."""
-        return dp_accounting.GaussianDpEvent(self.noise_multiplier)
+        from dp_accounting import GaussianDpEvent
+
+        return GaussianDpEvent(self.noise_multiplier)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,9 +86,11 @@ class LaplaceEvent(Event):
     kind: ClassVar[str] = "laplace"
 
     @property
-    def single(self) -> dp_accounting.DpEvent:
+    def single(self) -> DpEvent:
         """See `Event`."""
-        return dp_accounting.LaplaceDpEvent(self.noise_multiplier)
+        from dp_accounting import LaplaceDpEvent
+
+        return LaplaceDpEvent(self.noise_multiplier)
 
 
 def sigma_for(
@@ -155,15 +159,19 @@ def library_epsilon(events: Sequence[Event], *, delta: float) -> float:
     of epsilon for each event, so that its error, at most one interval per event, stays below 1 %.
     Above an epsilon of 100 the answer is inf: no statement is worth its memory.
     """
+    # Loaded where it is asked: Gaussian events need none of it, and a second of a party's start.
+    from dp_accounting import GaussianDpEvent
+    from dp_accounting.pld.pld_privacy_accountant import PLDAccountant
+
     mu = math.sqrt(sum(e.mu**2 for e in events if isinstance(e, GaussianEvent)))
     pure = sum(e.count / e.noise_multiplier for e in events if isinstance(e, LaplaceEvent))
     rough = epsilon_for_mu(mu=mu, delta=delta) if mu > 0 else pure
     if rough + pure > _LIBRARY_LIMIT:
         return math.inf
     interval = max(1e-6, rough * 1e-3 / max(1, len(events)))
-    accountant = pld_privacy_accountant.PLDAccountant(value_discretization_interval=interval)
+    accountant = PLDAccountant(value_discretization_interval=interval)
     if mu > 0:
-        accountant.compose(dp_accounting.GaussianDpEvent(1 / mu))
+        accountant.compose(GaussianDpEvent(1 / mu))
     for event in events:
         if isinstance(event, LaplaceEvent):
             accountant.compose(event.single, event.count)

@@ -39,8 +39,6 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-import dp_accounting
-from dp_accounting.pld import pld_privacy_accountant
 from scipy.optimize import brentq
 
 from protocols.errors import ParameterError
@@ -107,10 +105,13 @@ def poisson_noise_multiplier(*, epsilon: float, delta: float, rate: float, round
 @lru_cache(maxsize=4096)
 def _library(multiplier: float, rate: float, rounds: int, delta: float, interval: float) -> float:
     """Pessimistic epsilon of the dominating pair by privacy loss distributions."""
-    accountant = pld_privacy_accountant.PLDAccountant(
-        dp_accounting.NeighboringRelation.REPLACE_ONE, value_discretization_interval=interval
+    from dp_accounting import GaussianDpEvent, NeighboringRelation, PoissonSampledDpEvent
+    from dp_accounting.pld.pld_privacy_accountant import PLDAccountant
+
+    accountant = PLDAccountant(
+        NeighboringRelation.REPLACE_ONE, value_discretization_interval=interval
     )
-    event = dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.GaussianDpEvent(multiplier))
+    event = PoissonSampledDpEvent(rate, GaussianDpEvent(multiplier))
     accountant.compose(event, rounds)
     return float(accountant.get_epsilon(delta))
 
