@@ -8,6 +8,7 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import Locator, LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
 
 from ciphercohort.report.plots import BLUE, GREEN, GREY, STYLE, VERMILLION, to_svg
 from ciphercohort.results.result import Array
@@ -68,6 +69,12 @@ def survival_picture(
         return to_svg(figure)
 
 
+def _ratios(low: float, high: float) -> Locator:
+    """Ticks of a logarithmic axis: 1, 2 and 5 times powers of ten, or even ones in a decade."""
+    even = MaxNLocator(5, steps=(1, 2, 2.5, 5, 10))
+    return LogLocator(subs=(1, 2, 5)) if high > 10 * low else even
+
+
 def forest_picture(ratios: Mapping[str, tuple[float, ...]], what: str = "hazard ratio") -> str:
     """A ratio with its interval for each name, on a logarithmic axis; what: its name."""
     with mpl.rc_context(STYLE):
@@ -78,6 +85,9 @@ def forest_picture(ratios: Mapping[str, tuple[float, ...]], what: str = "hazard 
             axes.plot([ratio], [-k], "s", color=BLUE)
         axes.axvline(1.0, color=GREY, linewidth=1)
         axes.set_xscale("log")
+        axes.xaxis.set_major_locator(_ratios(*axes.get_xlim()))
+        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axes.xaxis.set_minor_locator(NullLocator())
         axes.set_yticks([-k for k in range(len(ratios))], list(ratios))
         axes.set_xlabel(what)
         return to_svg(figure)

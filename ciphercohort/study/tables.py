@@ -107,7 +107,12 @@ RATIO_HEADS = ("", "hazard ratio [95 % CI]", "p", "coef", "std err")
 
 
 def ratio_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
-    """Of a covariate, under RATIO_HEADS; row: see `results.coefficients`."""
-    low, high = number(row["hazard_ratio_low"]), number(row["hazard_ratio_high"])
-    ratio = f"{number(row['hazard_ratio'])} [{low}, {high}]"
+    """Of a covariate, under RATIO_HEADS; row: see `results.coefficients`.
+
+    A ratio has two digits, or as many more as tell it from the ends of its interval, six at most.
+    """
+    values = [row[f"hazard_ratio{end}"] for end in ("", "_low", "_high")]
+    told = ([number(value, digits) for value in values] for digits in range(2, 7))
+    ratio, low, high = next((each for each in told if len({*each}) == 3), map(number, values))
+    ratio = f"{ratio} [{low}, {high}]"
     return row["name"], ratio, p_value(row["p"]), number(row["coef"], 4), number(row["se"], 4)

@@ -313,3 +313,33 @@ def test_imputations_are_those_of_a_simulation(
     assert len({fit.coef.tobytes() for fit in found.fits}) == 2
     assert told["EXACT SUMS"] and len(told["sessions"]) == len(told["plans"])
     assert (path.parent / "glm.tex").is_file() and told["inference"][1]["fraction_missing"] > 0.05
+
+
+def places(values: Any, kept: bytes) -> int:
+    """Where twelve values in a row, six or more far from 0, stand, as float64 or int64."""
+    near = 1e-6 * np.abs(values).max()
+    large = np.abs(values) > 1000 * near
+    starts = [k for k in np.flatnonzero(large[:-11]) if large[k : k + 12].sum() > 5][:40]
+    found = 0
+    for shift in range(8):
+        whole = kept[shift : shift + (len(kept) - shift) // 8 * 8]
+        for told in (np.nan_to_num(np.frombuffer(whole, "<f8")), np.frombuffer(whole, "<i8")):
+            for k in starts:
+                firsts = np.flatnonzero(np.abs(told[:-11] - values[k]) < near)
+                due = values[k : k + 12]
+                found += sum(np.allclose(told[i : i + 12], due, 0, near) for i in firsts)
+    return found
+
+
+def test_kept_messages_have_the_whole_sum_and_no_owners(clinics: Hospitals) -> None:
+    """Of curves and of a Cox model's first and last sum; the whole sum is found in all of them."""
+    drawn = deployed.survival(folder_of(clinics, False), by="ward")[1]
+    fitted = deployed.cox(folder_of(clinics, False), curves="ward")[1]
+    shards = [encode_shard(stays(k), by_range(STAYS)) for k in range(len(NAMES))]
+    for plan in (drawn.opened.plan, fitted.plans[0], fitted.plans[-1]):
+        folder = clinics.settings.session_folder(plan.session) / "messages"
+        kept = b"".join(path.read_bytes() for path in sorted(folder.glob("*.msg")))
+        own = [plan.task.adds.exact_sum(s.x, s.y, "a").values for s in shards]  # type: ignore[attr-defined]
+        assert places(sum(own) / plan.num_rows, kept) > 20
+        for values in own:
+            assert places(values, kept) == places(values / plan.num_rows, kept) == 0

@@ -22,9 +22,11 @@ from statsmodels.genmod.generalized_linear_model import GLM
 
 from ciphercohort.results.documents import to_json
 from ciphercohort.study.cox import Cox
+from ciphercohort.study.pictures import forest_picture
 from ciphercohort.study.private_cox import PrivateCox
 from ciphercohort.study.stays import OTHER, Stays
 from ciphercohort.study.survival import ALL, Survival
+from ciphercohort.study.tables import ratio_cells
 from parties.reader.infer import REGRESSION_SCALING, infer_schema
 from parties.reader.schema import NumericColumn, Schema, Targets
 from protocols.errors import ParameterError, PrivacyError, SchemaError
@@ -392,6 +394,38 @@ def test_a_baseline_hazard_leaves_in_steps_of_ten_events() -> None:
         for low, high in pairwise(ends):
             assert ((rows.months > low) & (rows.months <= high)).sum() >= 10
     assert json.loads(json.dumps(told))["inference"][0]["name"] == "age"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"),
+    [
+        (0.03, 30, {"0.05", "0.1", "0.2", "0.5", "1", "2", "5", "10", "20"}),
+        (0.5, 2.1, {"0.5", "1", "1.5", "2"}),
+        (0.8, 3, {"1", "1.5", "2"}),
+        (0.98, 1.02, {"0.99", "1", "1.01"}),
+    ],
+)
+def test_ticks_of_ratios_are_plain_numbers(low: float, high: float, ticks: set[str]) -> None:
+    svg = forest_picture({"age": (1.0, low, high)})
+    told = {*re.findall("<!-- (.+) -->", svg)} - {"age", "hazard ratio"}
+    assert ticks <= told and all(float(each) > 0 for each in told) and len(told) < 13
+
+
+@pytest.mark.parametrize(
+    ("ratio", "words"),
+    [
+        ((0.9996, 0.9994, 0.9998), "0.9996 [0.9994, 0.9998]"),
+        ((1.0141, 1.0066, 1.0217), "1.014 [1.007, 1.022]"),
+        ((2.28, 1.906, 2.728), "2.28 [1.91, 2.73]"),
+        ((math.nan, math.nan, math.nan), "– [–, –]"),
+    ],
+)
+def test_ratios_have_the_digits_that_tell_them_from_their_ends(
+    ratio: tuple[float, ...], words: str
+) -> None:
+    ends = dict(zip(("hazard_ratio", "hazard_ratio_low", "hazard_ratio_high"), ratio, strict=True))
+    row = {"name": "pgr", "p": 0.1, "coef": 0.0, "se": 0.1, **ends}
+    assert ratio_cells(row)[1] == words
 
 
 # -- what is refused, and commands ----------------------------------------------------------------
