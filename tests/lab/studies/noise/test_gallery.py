@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sims.lab.studies.noise.gallery import plots_of
 from sims.lab.studies.noise.grid import Grid, read_grids
 from sims.lab.studies.noise.measurement import Measurement
 from sims.lab.studies.noise.report import write_all
 from sims.lab.studies.noise.slopes import fit_slopes
 from sims.lab.studies.noise.tables import tidy
-from tests.lab.studies.noise.made_up import made_up
+from tests.lab.studies.noise.made_up import GRID, made_up
 
 DOCS = Path(__file__).parents[4] / "docs"
 LARGEST = 60_000  # bytes of a picture
@@ -109,3 +111,18 @@ def test_nothing_is_lost_where_a_study_is_missing(
         assembler.assemble(page, less)
     assert page.read_text() == PAGE
     assert len(list((page.parent / "gallery/adult-rows").iterdir())) == 1
+
+
+def test_privacy_noise_stands_beside_encryptions_error() -> None:
+    """Of the same coalition and base setting: of t = 0 it is the same for all P."""
+    made = [
+        replace(m, values={**m.values, "release": 1e-5 * m.cell.parties})
+        if m.cell.kind == "encrypted"
+        else m
+        for m in made_up()
+    ]
+    (plot,) = (p for p in plots_of(tidy(made), [GRID]) if p.name == "model_deviation")
+    shown = {line.label: line.points.middle for line in plot.lines}
+    assert list(shown) == ["encryption", "privacy noise"]
+    assert dict(shown["encryption"]) == pytest.approx({p: 1e-5 * p for p in GRID.encrypted})
+    assert dict(shown["privacy noise"]) == pytest.approx(dict.fromkeys(GRID.parties, 0.1))
