@@ -86,19 +86,20 @@ def relaying(
 
 
 def _bringing(ask: AskParties, ahead: Callable[[str], bytes], past: Past) -> AskParties:
-    """The same `ask`; who says that its replica is behind is relayed the session and asked again.
+    """The same `ask`; a party whose reply says BEHIND is relayed the session, and asked again.
 
-    One whom that brings nowhere has refused.
+    It is sent the session's requests and replies from the first on, one RELAY each. One that is
+    still behind after that has refused, and the caller gets its refusal.
     """
 
     def bring(name: str) -> None:
-        is_there = False
+        caught_up = False
         for request, replies in past(name):
-            was_there, relayed = is_there, replies if is_there else (request, *replies)
+            was_up, relayed = caught_up, replies if caught_up else (request, *replies)
             for _, data in arrivals(ask(RELAY, {name: beside(ahead(name), relayed)})):
-                is_there = not _meta(data).get(BEHIND)
-            if was_there:
-                return  # it has the replies to the last step as well
+                caught_up = not _meta(data).get(BEHIND)
+            if was_up:
+                return  # once more after it has caught up: the replies to the last step
 
     def asking(step: str, outgoing: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
         behind, lost = list[str](), None

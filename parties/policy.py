@@ -209,12 +209,13 @@ class Policy:
                 f"{self.min_colluders + 2} parties or more, or its owner a smaller min_colluders"
             )
 
-    def _check_unproven(self, found: str, plan: RunPlan) -> None:
+    def _check_unproven(self, why: str, plan: RunPlan) -> None:
+        """Raises PolicyError, with what such a run risks: the owner has not accepted it."""
         if not self.accept_unbounded:
             from protocols.numerics.slot_bounds import risk
 
             raise PolicyError(
-                f"{found}: {risk(len(plan.members))}. accept_unbounded = true in the policy "
+                f"{why}: {risk(len(plan.members))}. accept_unbounded = true in the policy "
                 "accepts that"
             )
 

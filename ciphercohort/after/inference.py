@@ -256,14 +256,18 @@ def infer_by(
 def naming(names: Sequence[str], columns: Array | None = None) -> Iterator[None]:
     """A refusal for noise names the columns of which least is known: opened with that noise.
 
-    columns: of what was opened, shape (its coordinates, names); None: each is a column.
+    names: one may stand for several columns; columns: of what was opened, shape (its coordinates,
+    names); None: each is a column.
     """
     try:
         yield
     except UnclearError as error:
-        shares = np.abs(error.direction if columns is None else error.direction @ columns)
-        shares /= np.linalg.norm(shares)
-        few = np.array(names)[np.argsort(-shares)[: max(1, int((shares > NAMED).sum()))]]
+        direction = error.direction if columns is None else error.direction @ columns
+        squares = dict.fromkeys(names, 0.0)
+        for name, share in zip(names, direction**2 / (direction**2).sum(), strict=True):
+            squares[name] += float(share)
+        most = sorted(squares, key=lambda name: -squares[name])
+        few = [name for name in most if squares[name] > NAMED**2] or most[:1]
         raise PrivacyError(f"{error}. Least is known of {', '.join(few)}") from None
 
 

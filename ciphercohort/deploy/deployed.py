@@ -116,21 +116,22 @@ def training_plans(settings: Settings, session: str) -> list[RunPlan]:
     Raises:
         ParameterError: the session that summed a plan's second moment is not in the folder.
     """
-    found: list[RunPlan] = []
-    seen = {""}
-    while session not in seen and (settings.session_folder(session) / OUTCOME).is_file():
-        seen.add(session)
-        plan = agreed_and_opened(settings, session)[0]
-        found.append(plan)
-        follows = getattr(plan, "moment_plan", "")
-        session = session_fields(settings, session).get("before") or "" if follows else ""
-    due = [moment for each in found if (moment := getattr(each, "moment_plan", ""))]
-    if due and due != [each.digest() for each in found[1:]]:
+
+    def plan_of(name: str) -> RunPlan | None:
+        there = name and (settings.session_folder(name) / OUTCOME).is_file()
+        return agreed_and_opened(settings, name)[0] if there else None
+
+    training = plan_of(session)
+    moment = getattr(training, "moment_plan", "")
+    if training is None or not moment:
+        return [training] if training else []
+    first = plan_of(session_fields(settings, session).get("before") or "")
+    if first is None or first.digest() != moment:
         raise ParameterError(
-            f"the second moment that plan {due[0][:16]} summed is not in the session before "
-            f"{found[0].session}: what both spent together cannot be computed"
+            f"the second moment that plan {moment[:16]} summed is not in the session before "
+            f"{training.session}: what both spent together cannot be computed"
         )
-    return found
+    return [training, first]
 
 
 def shared_schema(settings: Settings, model: ReleasedModel) -> Schema:

@@ -39,7 +39,7 @@ from protocols.statistics.study.objectives import DescriptionObjective
 
 BINS, PRIVATE_BINS = 200, 20
 """Exact counts cost bytes; each noisy one adds to the error of quantiles."""
-MOMENTS = ("mean", "sd", "q1", "median", "q3")
+NUMERIC_FIGURES = ("mean", "sd", "q1", "median", "q3")
 """Of a numeric column, in one group."""
 ALL, NONE, ELSEWHERE = "all", "(none)", "(other sites)"
 
@@ -370,7 +370,7 @@ def _grouped(
                 variable, rows[k, start:end], float(rows[k, 0]), cover, least * (not private)
             )
             if of_sizes[k] and not variable.categories:
-                own |= dict.fromkeys(MOMENTS, math.nan)
+                own |= dict.fromkeys(NUMERIC_FIGURES, math.nan)
             found[name]["columns"][variable.name] = own
     ordered = {name: found[name] for name in ((ALL, *groups) if several else (ALL,))}
     return ordered, differences if several else {}
@@ -393,7 +393,7 @@ def _figures(
         return {"n": n, "missing": missing, "counts": counts, "categories": variable.categories}
     figures: dict[str, Any] = numeric_figures(row, rows, variable.low, variable.high)
     if not private and figures["n"] < least:
-        figures |= dict.fromkeys(MOMENTS, math.nan)
+        figures |= dict.fromkeys(NUMERIC_FIGURES, math.nan)
     counts = shown_counts(np.array([figures["n"], figures["missing"]]), cover, private)
     return figures | dict(zip(("n", "missing"), counts, strict=True))
 

@@ -92,7 +92,7 @@ class Survival:
     def rows(self) -> list[dict[str, Any]]:
         """Of each group: rows, events, median and restricted mean with intervals.
 
-        No figure of a group of fewer than `least` rows.
+        No figure of a group of which `least` rows are never at risk together.
         """
         found = []
         for name, curve in self.curves.items():
@@ -221,7 +221,9 @@ def _count(value: float | None, unknown: bool = False) -> str:
 
 
 def _time(value: float) -> str:
-    return "not reached" if math.isinf(value) else "–" if value != value else f"{value:.5g}"
+    if math.isnan(value):
+        return "–"
+    return "not reached" if math.isinf(value) else f"{value:.5g}"
 
 
 def survival_by(sums: SumSeries, asked: CurveOptions) -> Survival:

@@ -62,7 +62,7 @@ SOFTWARE = re.compile(rf"Python {VERSION}(?:, (?:ciphercohort|openfhe|flwr) {VER
 ANOTHER = "which release wrote it"
 WRITTEN = (PLAN, MODEL, CERTIFICATE, FACTS, INFERENCE, TABLE, EVALUATION, MISSING, REPORT)
 """Documents of a session, each of some sessions."""
-OF_TRAINING = {INFERENCE: {"trained_in", "privacy_with_training"}, EVALUATION: {"trained_in"}}
+SAID_OF_TRAINING = {INFERENCE: {"trained_in", "privacy_with_training"}, EVALUATION: {"trained_in"}}
 """What documents of a sum say of the training of its model."""
 CENTRE = (SESSION, STATUS, OUTCOME, TRANSCRIPT, MESSAGES)
 """What a session at the centre has, whatever it opened."""
@@ -85,7 +85,8 @@ def session_checks(folder: Path) -> Iterator[Check]:
         return
     session = Session.of(folder)
     own = session.plan.session
-    yield Check("folder", own == folder.name, f"it is called {folder.name}, its session {own}")
+    other = f"it is called {folder.name}, and its plan is of session {own}: rename it"
+    yield Check("folder", own == folder.name, own if own == folder.name else other)
     documents, beside = written_again(session)
     problems = [*differences(folder, documents), *_unmade(folder, documents)]
     if at_centre:
@@ -143,12 +144,13 @@ def _unchecked(session: Session, due: Mapping[str, str], at_centre: bool) -> Ite
         fields[SESSION] |= {"plan.session", "plan.members.commitment"}  # of the template
         fields[STATUS] = set(read_file(folder / STATUS)) - set(status_fields(session))
         sums_products = session.is_sum and session.plan.task.kind == ProductsObjective.kind
-        for name, of_training in OF_TRAINING.items():
+        for name, of_training in SAID_OF_TRAINING.items():
             # Sums of products are at no model: they are the same of every training.
             free = name == INFERENCE and sums_products
             if session.is_sum and due.get(name) and (free or not _trained_by_them(session, name)):
                 fields[name] = of_training
     else:
+        # An owner has the centre's word alone for these.
         fields[OUTCOME] |= {"digest", "missing"} & {*read_file(folder / OUTCOME)}
         fields[OUTCOME] -= {"transcript"}
     for name, rest in fields.items():
@@ -199,7 +201,7 @@ def written_again(session: Session) -> Rewritten:
             found |= texts
             beside += [each for each in others if each.folder not in {s.folder for s in beside}]
         elif name == EVALUATION and session.plan.judges:
-            found[name] = ""
+            found[name] = ""  # due, and not there
     if (folder / MISSING).exists():
         schema = missing_schema(Schema.load(settings.folder / SCHEMA))
         found[MISSING] = to_json(missing_by(_series(settings, session, schema)))

@@ -31,8 +31,9 @@ class Consent:
     would overdraw it. wait_seconds: how long a plan waits for its decision. norm_bound: of this
     owner's rows, for the figures that the owner is shown.
 
-    Security: a plan is accepted by a code that is drawn here when its words are shown. By digits of
-    its digest it could not be: a coordinator finds two plans that share them.
+    Security: a plan is accepted by a code that is drawn here when the plan comes, and anew when it
+    comes again and its words are others. By digits of its digest it could not be: a coordinator
+    finds two plans that share them.
 
     Privacy: the noise of a run is divided over its members, so a member that nobody vouches for
     may add none. A plan with one is refused, whatever the policy says.
@@ -137,7 +138,7 @@ class Consent:
         with self._changed:
             self._waiting[digest] += 1
             if self._pending.get(digest, ("", ""))[1] != words:
-                # What is left of the budget has changed since.
+                # It came again, and its words, such as what is left of the budget, are others.
                 self._pending[digest] = secrets.token_hex(_CODE_BYTES), words
             try:
                 while digest not in self._decided:

@@ -337,8 +337,9 @@ class Party:
             return
         if self._behind:
             raise PolicyError(
-                "the replica of this session was in memory only: it goes on where the coordinator "
-                "has kept all messages, and relays them once more"
+                "this party was restarted, and its replica is gone: it answers once the "
+                "coordinator has relayed the whole session again; if this repeats, the coordinator "
+                "has not kept all messages: abort, and begin another session"
             )
         with self._or_over():
             if self._replica is None:

@@ -209,7 +209,7 @@ def test_a_code_ends_where_its_words_change(tmp_path: Path) -> None:
     """What is left of the budget is part of what the owner accepts."""
     plan = plan_of("first")
     ledger = ledger_in(tmp_path, epsilon=3.0)
-    consent = consent_of(tmp_path, plan, ledger, wait_seconds=1.5)
+    consent = consent_of(tmp_path, plan, ledger, wait_seconds=60.0)
 
     def ask() -> None:
         with suppress(PolicyError):

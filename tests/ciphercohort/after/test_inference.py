@@ -35,6 +35,7 @@ from protocols.statistics.inference.budget import left_mu, training_part
 from protocols.statistics.inference.estimate import (
     Array,
     Noisy,
+    UnclearError,
     clear_inverse,
     joint_maximum,
     least_squares,
@@ -222,6 +223,11 @@ def test_a_refusal_names_the_columns_of_which_least_is_known() -> None:
     turned = np.linalg.qr(rng.normal(size=(4, 4)))[0]  # of other coordinates, brought back
     with pytest.raises(PrivacyError, match="Least is known of ward$"), naming(names, turned.T):
         clear_inverse(turned.T @ x.T @ x @ turned, 20.0, "the information")
+    # Several intervals of one baseline, none of which is much alone.
+    shared = (*["baseline"] * 4, "age")
+    direction = np.array([0.28, 0.28, 0.28, 0.28, 0.2])
+    with pytest.raises(PrivacyError, match="Least is known of baseline, age$"), naming(shared):
+        raise UnclearError("words", direction * np.sqrt(1 / (direction**2).sum()))
 
 
 def test_training_and_inference_divide_the_promise() -> None:

@@ -39,7 +39,7 @@ from ciphercohort.verify.again import MALFORMED
 from ciphercohort.verify.folder import verify_run
 from ciphercohort.verify.session import (
     CENTRE,
-    OF_TRAINING,
+    SAID_OF_TRAINING,
     _models,
     centre_problems,
     differences,
@@ -450,14 +450,14 @@ def test_a_sum_is_of_the_training_that_opened_its_model(
     shutil.rmtree(false)
 
 
-@pytest.mark.parametrize("document", OF_TRAINING)
+@pytest.mark.parametrize("document", SAID_OF_TRAINING)
 def test_a_training_of_other_owners_proves_nothing(
     document: str, followed: dict[str, Any], run: Any, home: Path, tmp_path: Path
 ) -> None:
     """Whoever has all of its keys makes it open what they like: what rests on it is named."""
     sessions = Path(shutil.copytree(home / "centre", tmp_path / "centre")) / "sessions"
     path = next(p for p in sessions.glob(f"*/{document}") if p.parent.name != run.session)
-    due = f"{document} ({', '.join(sorted(OF_TRAINING[document]))})"
+    due = f"{document} ({', '.join(sorted(SAID_OF_TRAINING[document]))})"
 
     def named() -> bool:
         (words,) = (c.detail for c in verify_run(path.parent) if c.name == "not checked")
@@ -483,11 +483,10 @@ def test_whatever_a_session_is_due_is_asked_for(
     """Its evaluation, its own name, and of an owner's outcome nothing beside what it was told."""
     Party(home / "north").results()
     sessions = Path(shutil.copytree(home / "centre", tmp_path / "centre")) / "sessions"
-    judged = next(sessions.glob("*/evaluation.json"))
-    if judged.parent.name != run.session:
-        judged.unlink()
-        (failed,) = (each for each in verify_run(judged.parent) if not each.passed)
-        assert "evaluation.json is missing" in failed.detail
+    judged = next(p for p in sessions.glob("*/evaluation.json") if p.parent.name != run.session)
+    judged.unlink()
+    (failed,) = (each for each in verify_run(judged.parent) if not each.passed)
+    assert "evaluation.json is missing" in failed.detail
     own = home / "north/sessions" / run.session
     other = Path(shutil.copytree(own, tmp_path / "other"))
     assert "folder" in {each.name for each in verify_run(other) if not each.passed}
