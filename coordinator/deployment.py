@@ -92,7 +92,8 @@ def create_session(
     fields = {"session": session, "created": time.time(), "plan": plan}
     fields |= {"wanted": dict(wanted or {}), "before": before}
     # A run that looks for it may take it up as soon as it is there.
-    Status(folder, settings.cards()).save(state="waiting", rounds=template.rounds)
+    parties = {each.name: {"rows": each.rows, "bytes": 0} for each in template.members}
+    Status(folder, cards).save(state="waiting", rounds=template.rounds, parties=parties)
     write_private(folder / SESSION, json.dumps(fields).encode())
     return session
 

@@ -43,7 +43,7 @@ def relaying(
     held = {step: dict(replies) for step, replies in before.items()}
     follows = dict[str, tuple[str, ...]]()
     if ahead is not None and past is not None:
-        ask = _bringing(ask, ahead, past)
+        ask = _bringing(ask, ahead, past, follows)
     early, sent = _Early(ask, ahead, patience, follows), set[str]()
 
     def sending(step: str, outgoing: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
@@ -85,7 +85,12 @@ def relaying(
     return asking
 
 
-def _bringing(ask: AskParties, ahead: Callable[[str], bytes], past: Past) -> AskParties:
+def _bringing(
+    ask: AskParties,
+    ahead: Callable[[str], bytes],
+    past: Past,
+    follows: Mapping[str, tuple[str, ...]],
+) -> AskParties:
     """The same `ask`; a party whose reply says BEHIND is relayed the session, and asked again.
 
     It is sent the session's requests and replies from the first on, one RELAY each. One that is
@@ -105,7 +110,8 @@ def _bringing(ask: AskParties, ahead: Callable[[str], bytes], past: Past) -> Ask
         behind, lost = list[str](), None
         try:
             for name, data in arrivals(ask(step, outgoing)):
-                if _meta(data).get(BEHIND):
+                # Others' replies are for those who have said that they compute on them.
+                if _meta(data).get(BEHIND) and follows.get(name) == (name,):
                     behind.append(name)
                 else:
                     yield name, data

@@ -155,6 +155,7 @@ def _with_evaluation(
         schema=model.encoding,
         wanted=sums_wanted(config.epsilon, config.delta, config.colluders),
         held_out=replace(held_out, judged=True),
+        of_training=result.plan.digest(),
         folder=folder.release / EVALUATION_SUM if folder else None,
         processes=config.processes,
     )
@@ -192,6 +193,7 @@ def _with_inference(
         specs=with_shards(specs, shards_by_range(data, private=private)),
         schema=by_range(data.schema, private=private),
         wanted=wanted,
+        of_training=result.plan.digest(),
         folder=folder.release / INFERENCE_SUMS if folder else None,
         processes=config.processes,
     )

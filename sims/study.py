@@ -99,7 +99,7 @@ class Asked:
         """Columns that no feature is made of."""
         return (*self.exclude, *self.split_column)
 
-    def given(self, needed: Sequence[str | None] = ()) -> Schema | None:
+    def schema_given(self, needed: Sequence[str | None] = ()) -> Schema | None:
         """The schema's file, if there is one; needed: see `chosen_schema`."""
         if self.schema is None:
             return None
@@ -235,8 +235,8 @@ def glm(data: Table, **given: Any) -> Glm | Pooled:
     terms = Asked(data=data, **asked)
     named = tuple(filter(None, (own.target, own.weight, own.offset)))
     frame = terms.table(*named)
-    if (given_schema := terms.given()) is not None:
-        schema = given_schema
+    if (found := terms.schema_given()) is not None:
+        schema = found
     elif own.target is None:
         raise ParameterError("target: name a column, or give a schema")
     else:
@@ -267,8 +267,8 @@ def _of_stays(
     columns, asked = parted(StayColumns, given)
     terms = Asked(data=data, **asked)
     frame = terms.table(*columns.names)
-    if (given_schema := terms.given(needed)) is not None:
-        schema = given_schema
+    if (found := terms.schema_given(needed)) is not None:
+        schema = found
         if columns.names and columns.names != schema.label.names:
             raise SchemaError(
                 f"time, event and entry {', '.join(columns.names)} are not the schema's targets "
@@ -286,8 +286,8 @@ def _of_stays(
 
 def _schema_of(terms: Asked, frame: pd.DataFrame, by: str | None) -> Schema:
     """The schema that is given, or that of the rows, with one of the columns as its outcome."""
-    if (given := terms.given((by,))) is not None:
-        return given
+    if (found := terms.schema_given((by,))) is not None:
+        return found
     used = {*(terms.include or frame.columns), *filter(None, [by])} - {*terms.left_out}
     whole = [str(n) for n in frame.columns if n in used and not missing_cells(frame[n]).any()]
     if not whole:

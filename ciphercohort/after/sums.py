@@ -70,13 +70,15 @@ class SumSeries(ABC):
     """Sums over the rows of the same parties, one after the other.
 
     schema: of their rows; sizes: rows of whole tables by party; wanted: the promise; held_out:
-    which of the rows are summed, None: all; done: all sums so far.
+    which of the rows are summed, None: all; of_training: digest of the plan of the training whose
+    model they are at, see `GradientPlan`; done: all sums so far.
     """
 
     schema: Schema
     sizes: Mapping[str, int]
     wanted: Wanted
     held_out: HeldOut | None = None
+    of_training: str = ""
     done: list[Opened] = field(default_factory=list)
 
     @property
@@ -114,6 +116,7 @@ class SumSeries(ABC):
             ParameterError, PrivacyError: no such plan.
         """
         plan = plan_sum(self.figures, self.wanted, task, mu)
+        plan = replace(plan, of_training=self.of_training)
         if plan.privacy:
             Mechanism.from_plan(plan, self.schema.norm_bound).require()
         return plan

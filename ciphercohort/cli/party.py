@@ -409,11 +409,17 @@ def results(folder: Folder, debug: options.Debug = False) -> None:
     with refusals(debug):
         from ciphercohort.deploy.party import Party
 
-        found = Party(folder).results()
+        party = Party(folder)
+        found, sums = party.results(), party.sums()
         for each in found:
             typer.echo(str(each))
         if not found:
             typer.echo("no training has finished here")
+        if sums:
+            typer.echo(
+                f"{count(len(sums), 'sum')} beside, of tables, evaluations and studies: the centre "
+                f"has their documents. What you were told of each: cohort verify {sums[-1]}"
+            )
 
 
 @party_app.command()

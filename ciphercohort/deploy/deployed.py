@@ -134,6 +134,11 @@ def training_plans(settings: Settings, session: str) -> list[RunPlan]:
     return [training, first]
 
 
+def digest_of(training: Sequence[RunPlan]) -> str:
+    """What sums at its model state; training: see `training_plans`."""
+    return training[0].digest() if training else ""
+
+
 def shared_schema(settings: Settings, model: ReleasedModel) -> Schema:
     """The schema of the folder, by which parties encode their rows.
 
@@ -246,8 +251,17 @@ def release_of(
     missing: Sequence[str] = (),
     table: Inference | None = None,
 ) -> Release:
-    """Of a finished training across machines; head: of its transcript; the rest: see `Release`."""
+    """Of a finished training across machines; head: of its transcript; the rest: see `Release`.
+
+    Raises:
+        ParameterError: a table of exact sums, of a training that does not end at these.
+    """
     private = plan.privacy is not None
+    if table is not None and not has_maximum(plan):
+        raise ParameterError(
+            f"session {plan.session}: its model is the one that training released; exact sums at "
+            "it are a table of their own"
+        )
     found = Mechanism.from_plan(plan, schema.norm_bound).certificate if private else None
     weights, scaling = published(plan, released, schema.bias)
     told = reach_words(plan, released)

@@ -7,7 +7,14 @@ from dataclasses import replace
 from ciphercohort.after.judged import ALL, HELD_OUT, Evaluation, judged
 from ciphercohort.after.judging import check_noise, objective
 from ciphercohort.after.sums import Opened, sums_wanted
-from ciphercohort.deploy.deployed import UNKNOWN, agreed_and_opened, shared_schema, transcript_head
+from ciphercohort.deploy.deployed import (
+    UNKNOWN,
+    agreed_and_opened,
+    digest_of,
+    shared_schema,
+    training_plans,
+    transcript_head,
+)
 from ciphercohort.job.figures import figures_of
 from ciphercohort.results.predict import ReleasedModel
 from ciphercohort.results.result import encoding_of
@@ -77,7 +84,8 @@ def evaluation_plan(
         Member(name=name, rows=card.rows, verify_key=card.identity, commitment=UNKNOWN)
         for name, card in known.items()
     )
-    return plan.among("template", members)
+    of_training = digest_of(training_plans(settings, model.session))
+    return replace(plan.among("template", members), of_training=of_training)
 
 
 def _training(settings: Settings, model: ReleasedModel) -> RunPlan:

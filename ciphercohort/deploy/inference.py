@@ -16,6 +16,7 @@ from ciphercohort.after.inference import Inference, infer_by
 from ciphercohort.after.sums import SumSeries, sums_wanted
 from ciphercohort.deploy.deployed import (
     agreed_and_opened,
+    digest_of,
     members_of,
     session_fields,
     shared_schema,
@@ -67,14 +68,16 @@ class DeployedSums(SumSeries):
         wanted: Wanted,
         first: str | None,
         held_out: HeldOut | None = None,
+        of_training: str = "",
     ) -> DeployedSums:
-        """first: the session that began a series to go on with; held_out: which rows, None: all."""
+        """first: the session that began a series to go on with; the rest: see `SumSeries`."""
         sizes = {card.name: card.rows for card in settings.owners().values()}
         return cls(
             schema=schema,
             sizes=sizes,
             wanted=wanted,
             held_out=held_out,
+            of_training=of_training,
             settings=settings,
             drive=drive,
             sessions=_series(settings, first) if first else [],
@@ -173,7 +176,7 @@ def table_document(
     )
     held_out = before[0].held_out if before else None
     wanted = sums_wanted(epsilon, delta, colluders)
-    sums = DeployedSums.of(settings, drive, own, wanted, first, held_out)
+    sums = DeployedSums.of(settings, drive, own, wanted, first, held_out, digest_of(before))
     found = infer_by(sums, model.encoding, model.weights, model.model, tell=tell)
     promise = {"epsilon": epsilon, "delta": delta, "colluders": colluders}
     body = {

@@ -342,7 +342,18 @@ class Party(Background):
         """
         from ciphercohort.deploy.results import party_results
 
-        return list(party_results(self.folder))
+        return sorted(party_results(self.folder), key=_finished)
+
+    def sums(self) -> list[Path]:
+        """Folders of secure sums that finished, the latest last: what each was, and opened.
+
+        The centre has the documents that follow; `cohort verify` of such a folder, and of the
+        centre's, prints one digest.
+        """
+        from ciphercohort.deploy.results import sessions_of
+
+        kept = [each.folder for each in sessions_of(self.folder / files.RESULTS) if each.is_sum]
+        return sorted(kept, key=_finished)
 
     def _decide(self, code: str, *, accept: bool) -> str:
         return str(self._ask(CONSENT, {"code": code, "accept": accept})["plan"])
@@ -351,6 +362,11 @@ class Party(Background):
         return AgentClient(Path(self.settings.socket), patience=2.0).control(
             kind, dict(request or {})
         )
+
+
+def _finished(session: Path) -> float:
+    """When its outcome was told."""
+    return (session / files.OUTCOME).stat().st_mtime
 
 
 def _replica(given: str | Sequence[str]) -> str | list[str]:

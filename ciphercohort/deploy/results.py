@@ -117,7 +117,7 @@ class KeptSums(SumSeries):
     kept: Sequence[Session]
 
     def ran(self, template: GradientPlan) -> tuple[GradientPlan, Array, str]:
-        """The one at the same point, over the same rows of the same parties.
+        """The one at the same point of this training, over the same rows of the same parties.
 
         Of several, as of trainings that ended close to one another: the one whose point is nearest.
 
@@ -131,6 +131,7 @@ class KeptSums(SumSeries):
                 each.is_sum
                 and plan.privacy is None
                 and (plan.schema, plan.view) == (template.schema, template.view)
+                and plan.of_training == template.of_training
                 and plan.held_out == self.trained.held_out
                 and _rows_of(plan) == _rows_of(self.trained)
                 and (apart := _apart(plan.task, template.task)) <= CLOSE
@@ -138,7 +139,9 @@ class KeptSums(SumSeries):
                 found.append((apart, each))
         if not found:
             raise ParameterError("no such sum was opened")
-        _, nearest = min(found, key=lambda each: each[0])
+        least, nearest = min(found, key=lambda each: each[0])
+        if any(a == least and not np.array_equal(s.opened, nearest.opened) for a, s in found):
+            raise ParameterError("several such sums were opened, and they differ")
         return nearest.plan, nearest.opened, ""
 
 
@@ -164,6 +167,7 @@ def kept_sums(trained: Release, kept: Sequence[Session]) -> KeptSums:
         sizes={each.name: each.rows for each in plan.members},
         wanted=sums_wanted(None, DEFAULT_DELTA, 0),
         trained=plan,
+        of_training=plan.digest(),
         kept=kept,
     )
 

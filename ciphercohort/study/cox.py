@@ -51,9 +51,10 @@ MOST_ROUNDS = 30
 LONGEST = 100_000
 """Values of a sum: 0.8 MB from each owner, and as much back."""
 FEWEST_BINS = 50
-SCORES, COUNTED = 400, 450_000
-"""Bins of scores for the concordance, and values of the one sum that has them: with 1,100 bins of
-time 204, for ties of scores count half."""
+MOST_SCORES = 400
+"""Bins of scores for the concordance; ties count half."""
+LONGEST_LAST = 450_000
+"""Values of the one sum that has them, 3.6 MB: with 1,100 bins of time there is room for 204."""
 SEPARATED = 1e-3
 """Of a column's information at 0: all events that it touches are fitted to the end."""
 
@@ -452,8 +453,8 @@ def _residuals(
     std = math.sqrt(max(float(theta @ spread @ theta), 1e-12))
     strata, bins = current.deaths.shape
     levels = len(factor) + 1 if factor else 0
-    room = COUNTED - symmetric.length(len(theta)) - levels * bins
-    scores = max(2, min(SCORES, room // (2 * strata * bins)))
+    room = LONGEST_LAST - symmetric.length(len(theta)) - levels * bins
+    scores = max(2, min(MOST_SCORES, room // (2 * strata * bins)))
     made = current.tables() | {"hazard": current.hazard()}
     tables = written(*(made[name] for name in ("a", "ta", "hazard", "b", "tb", "c")))
     return CoxRows(

@@ -23,8 +23,12 @@ from parties.reader.schema import CategoricalColumn, NumericColumn, Schema, Targ
 from protocols.errors import ParameterError, SchemaError
 from protocols.exchange.documents import shown, suggest
 
-FEWEST, MOST, BINS, PRIVATE_MOST, PRIVATE_BINS = 50, 1100, 500, 400, 50
-"""With privacy a range of up to 100 whole numbers is as recorded: each bin has noise of its own."""
+FEWEST, MOST = 50, 1100
+"""Whole numbers of a range that is taken as recorded."""
+BINS, PRIVATE_BINS = 500, 50
+"""Of any other range; with privacy up to twice as many whole numbers are as recorded."""
+LARGEST_PRIVATE = 400
+"""Bins that may be asked for with privacy: each has noise of its own."""
 OTHER = "(other)"
 
 
@@ -70,9 +74,9 @@ class Stays:
         recorded = bins is None and whole and FEWEST <= width <= most
         if whole and width < FEWEST:
             usual -= usual % int(width)
-        if private and (bins or 0) > PRIVATE_MOST:
+        if private and (bins or 0) > LARGEST_PRIVATE:
             raise ParameterError(
-                f"grid={bins}: with epsilon a grid has {PRIVATE_MOST} bins or less"
+                f"grid={bins}: with epsilon a grid has {LARGEST_PRIVATE} bins or less"
             )
         return cls(
             schema=schema,

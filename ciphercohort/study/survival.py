@@ -281,6 +281,9 @@ def survival_by(sums: SumSeries, asked: CurveOptions) -> Survival:
             if np.rint(own).any()
         }
     test = noise.log_rank if private else log_rank
+    few = [name for name, c in curves.items() if not private and c.at_risk.max() < least]
+    if few:  # the test would tell of rows whose curves are not shown
+        notes.append(f"no log-rank test, for fewer than {least} rows: {', '.join(few)}")
     if tau is None:
         reached = [
             c.times[: c.reached] if private else c.times[c.at_risk >= least]
@@ -293,7 +296,7 @@ def survival_by(sums: SumSeries, asked: CurveOptions) -> Survival:
         stays=stays,
         curves=curves,
         by=by,
-        test=test([*curves.values()]) if len(curves) > 1 else None,
+        test=test([*curves.values()]) if len(curves) > 1 and not few else None,
         tau=tau,
         num_rows=sums.rows,
         opened=opened,

@@ -62,7 +62,7 @@ from ciphercohort.verify.session import (
     session_checks,
     strays,
 )
-from coordinator.deployment import SESSION
+from coordinator.deployment import OUTCOME, SESSION
 from coordinator.log import holds_messages
 from coordinator.replay import Check, OnStep, evidence, replay
 from parties.reader.schema import Schema
@@ -116,7 +116,8 @@ def verify_run(
         if not any(strays(release, LOG)):
             return checks
         return [*checks, *(_of_a_party(release) if documents else ()), *_of_a_session(release)]
-    if status is None and rows is None and (documents or (release / SESSION).exists()):
+    of_session = any((release / name).exists() for name in (SESSION, OUTCOME))
+    if status is None and rows is None and (documents or of_session):
         return [*(_of_a_party(release) if documents else ()), *_of_a_session(release)]
     if status is None:
         raise ParameterError(

@@ -48,8 +48,8 @@ from parties.reader.schema import Schema
 from parties.reader.views import missing_schema
 from protocols.errors import CohortError, ParameterError, SchemaError
 from protocols.plan.kinds import plan_from_dict
+from protocols.plan.run_plan import RunPlan
 from protocols.privacy.calibrate.figures import Wanted
-from protocols.statistics.inference.objective import ProductsObjective
 from protocols.words import count
 
 Rewritten = tuple[dict[str, str], list[Session]]
@@ -84,7 +84,7 @@ def session_checks(folder: Path) -> Iterator[Check]:
     if lost:
         return
     session = Session.of(folder)
-    own = session.plan.session
+    own, folder = session.plan.session, folder.resolve()
     other = f"it is called {folder.name}, and its plan is of session {own}: rename it"
     yield Check("folder", own == folder.name, own if own == folder.name else other)
     documents, beside = written_again(session)
@@ -92,6 +92,7 @@ def session_checks(folder: Path) -> Iterator[Check]:
     if at_centre:
         problems += centre_problems(session)
     fine = "each written again from what was agreed and opened"
+    fine = fine if documents else "none here: of a sum the centre has them"
     yield Check("documents", not problems, "; ".join(problems) or fine)
     # An owner has nothing that a sum follows from.
     same = [] if session.is_sum else [each.said for each in beside]
@@ -143,11 +144,8 @@ def _unchecked(session: Session, due: Mapping[str, str], at_centre: bool) -> Ite
         fields[SESSION] = set(read_file(folder / SESSION)) - {"session", "plan"}
         fields[SESSION] |= {"plan.session", "plan.members.commitment"}  # of the template
         fields[STATUS] = set(read_file(folder / STATUS)) - set(status_fields(session))
-        sums_products = session.is_sum and session.plan.task.kind == ProductsObjective.kind
         for name, of_training in SAID_OF_TRAINING.items():
-            # Sums of products are at no model: they are the same of every training.
-            free = name == INFERENCE and sums_products
-            if session.is_sum and due.get(name) and (free or not _trained_by_them(session, name)):
+            if session.is_sum and due.get(name) and not session.plan.of_training:
                 fields[name] = of_training
     else:
         # An owner has the centre's word alone for these.
@@ -159,15 +157,6 @@ def _unchecked(session: Session, due: Mapping[str, str], at_centre: bool) -> Ite
     if REPORT in due and of_another_release(folder / REPORT, due[REPORT]):
         yield f"{REPORT} ({ANOTHER})"
     yield from strays(folder, known)
-
-
-def _trained_by_them(session: Session, name: str) -> bool:
-    """Whether the training that a document names was among this session's own parties.
-
-    Of others its messages prove nothing: whoever writes the document may have all of their keys.
-    """
-    trained = read_file(session.folder / name)["trained_in"]
-    return _same_owners(Session.of(session.folder.parent / trained), session)
 
 
 def _same_owners(one: Session, other: Session) -> bool:
@@ -287,7 +276,7 @@ def _inference(settings: Settings, session: Session) -> Rewritten:
     strangers = [each.folder.name for each in sums if not _same_owners(each, session)]
     if strangers:
         raise ParameterError(f"{', '.join(strangers)}: sums of other parties than the first one's")
-    for model, beside in _models(settings, held["trained_in"]):
+    for model, beside in _models(settings, held["trained_in"], session):
         try:
             body, found = table_document(settings, model, None, first=first, **promise)
         except CohortError as error:  # at another model
@@ -301,7 +290,7 @@ def _inference(settings: Settings, session: Session) -> Rewritten:
 
 def _evaluation(settings: Settings, session: Session) -> Rewritten:
     trained = read_file(session.folder / EVALUATION)["trained_in"]
-    for model, beside in _models(settings, trained):
+    for model, beside in _models(settings, trained, session):
         weights = model.weights[None] if model.weights.ndim == 1 else model.weights.T
         if tuple(map(tuple, weights.tolist())) == session.plan.task.weights:
             found = evaluated(settings, session.folder.name, model).released()
@@ -309,10 +298,25 @@ def _evaluation(settings: Settings, session: Session) -> Rewritten:
     raise ParameterError(f"{EVALUATION}: its model is not that of session {trained}")
 
 
-def _models(settings: Settings, session: str) -> Iterator[tuple[ReleasedModel, list[Session]]]:
+def _check_training(session: Session, trained: RunPlan) -> None:
+    """Of a sum that states its training: it is this one, and rows held back are those of it."""
+    stated, held_out = session.plan.of_training, session.plan.held_out
+    if stated and stated != trained.digest():
+        raise ParameterError(
+            f"its sums are of the training by plan {stated[:16]}, not of session {trained.session}"
+        )
+    back = held_out and replace(held_out, judged=False)
+    if stated and held_out and held_out.judged and back != trained.held_out:
+        raise ParameterError(f"session {trained.session} did not hold back the rows that it judges")
+
+
+def _models(
+    settings: Settings, session: str, of: Session
+) -> Iterator[tuple[ReleasedModel, list[Session]]]:
     """Of a training: as it is now, and as trained where exact sums have moved it since.
 
-    From what the training opened, not from its documents; with the sessions that it rests on.
+    From what the training opened, not from its documents; with the sessions that it rests on. of:
+    the sum at its model.
 
     Raises:
         ParameterError: the training is not in the sessions beside.
@@ -325,6 +329,7 @@ def _models(settings: Settings, session: str) -> Iterator[tuple[ReleasedModel, l
     trained = Session.of(folder)
     if trained.plan.session != session:
         raise ParameterError(f"session {session} has the outcome of {trained.plan.session}")
+    _check_training(of, trained.plan)
     documents, sums = _of_training(trained)
     before = [each.session for each in training_plans(settings, session)]
     beside = [Session.of(settings.session_folder(each)) for each in before]

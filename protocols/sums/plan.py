@@ -10,6 +10,7 @@ contributes is in `objectives`. Error of an aggregate: `AggregateParameters.erro
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -56,6 +57,8 @@ def check_sums(plan: GradientPlan) -> None:
             f"cipher.parties={plan.cipher.parties} is not the number of members, "
             f"{len(plan.members)}"
         )
+    if plan.of_training and not re.fullmatch("[0-9a-f]{64}", plan.of_training):
+        raise ParameterError(f"of_training={plan.of_training[:80]!r} is no digest of a plan")
     if plan.length < 1:
         raise ParameterError(f"length={plan.length} is below 1")
     _ = plan.noise, plan.rule
@@ -96,7 +99,9 @@ class GradientPlan(RunPlan):
     cipher: parameters of the aggregation; objective: fields of the objective; update: fields of
     the update rule; length: of the vectors; weights: of the parties, 1 / P each, empty for
     n_p / N; mechanism: one of `catalogue.NOISES`; noise_scales: of every query, the std on the
-    aggregate that the honest parties alone guarantee, empty without privacy.
+    aggregate that the honest parties alone guarantee, empty without privacy; of_training: digest of
+    the plan of the training that released the model which this is a sum at, empty: of none, or of
+    one elsewhere.
 
     Raises:
         ParameterError: fields that do not go together.
@@ -114,6 +119,7 @@ class GradientPlan(RunPlan):
     weights: tuple[float, ...] = ()
     mechanism: str = "gaussian"
     noise_scales: tuple[float, ...] = ()
+    of_training: str = ""
 
     def drops(self, term: str) -> str:
         """Row by row the objective is weighted and shifted; the others say what they drop."""

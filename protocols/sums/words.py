@@ -33,6 +33,8 @@ def remarks(plan: GradientPlan) -> Iterator[str]:
     else:
         what = "the same, whatever their rows" if plan.weights else "as their rows"
         yield f"in every sum, parties count {what}"
+    if plan.of_training:
+        yield f"it is of the training by plan {plan.of_training[:16]}"
     if plan.alone:
         yield f"what opens can tell of the rows of each of {', '.join(plan.alone)} alone"
 

@@ -81,8 +81,8 @@ def hidden(counts: Array, least: int) -> NDArray[np.bool_]:
     """Cells that are not shown, of counts whose columns and rows have known sums.
 
     counts: cells by row, groups by column, without their sum. A line that would have one hidden
-    cell gets a second, its smallest; so does one whose hidden cells sum to less than `least`: none
-    is 0, and of two that sum to 2 each is 1.
+    cell gets a second, its smallest that is not 0, if there is one; so does one whose hidden cells
+    sum to less than `least`: of two that sum to 2 each is 1.
 
     Returns: of all groups and, of several, their sum.
     """
@@ -95,6 +95,8 @@ def hidden(counts: Array, least: int) -> NDArray[np.bool_]:
         lines = [*zip(mask.T, whole.T, strict=True), *zip(mask, whole, strict=True)]
         for line, sizes in lines if several else lines[: mask.shape[1]]:
             others = np.where(line | (sizes <= 0), np.inf, sizes)
+            if not np.isfinite(others).any():
+                others = np.where(line, np.inf, sizes)
             few = line.sum() == 1 or (line.any() and sizes[line].sum() < least)
             if few and np.isfinite(others).any():
                 line[int(np.argmin(others))] = True  # a view of the mask

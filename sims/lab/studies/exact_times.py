@@ -33,14 +33,14 @@ LIFELINES, VETERANS = ("lung", "gbsg2", "rossi"), "veterans"
 SITES, SITE, TIME, EVENT, ENTRY = "abcd", "site", "time", "event", "entry"
 FIGURES = {
     "coef, same bins": ".0e",
-    "se": ".0e",
+    "se, relative": ".0e",
     "log-rank": ".0e",
-    "curves": ".0e",
+    "curves, largest gap": ".0e",
     "coef, exact times": ".3f",
     "concordance": ".4f",
-    "of exact times": ".4f",
+    "lifelines' concordance": ".4f",
 }
-NOTHING: dict[str, float | None] = {"log-rank": None, "curves": None}
+NOTHING: dict[str, float | None] = {"log-rank": None, "curves, largest gap": None}
 
 
 @dataclass(frozen=True)
@@ -75,8 +75,8 @@ def cases(names: list[str], veterans: Path | None) -> Iterator[Case]:
         elif name == "rossi":
             rows = datasets.load_rossi().rename(columns={"week": TIME, "arrest": EVENT})
             rows, by = rows.assign(fin=rows.fin.map({0: "no", 1: "yes"})), "fin"
-        else:
-            rows = pd.read_csv(veterans or "").rename(columns={"status": EVENT})
+        elif veterans is not None:
+            rows = pd.read_csv(veterans).rename(columns={"status": EVENT})
             rows, by = rows.assign(trt=rows.trt.map({1: "standard", 2: "test"})), "trt"
         rows[SITE] = rng.choice([*SITES], len(rows))
         yield Case(name, rows, by)
@@ -134,7 +134,7 @@ def curves(case: Case, bins: int | None) -> dict[str, float | None]:
         truth = KaplanMeierFitter().fit(own[TIME], own[EVENT]).predict(told["time"])
         gaps.append(float(np.abs(np.array(told["survival"]) - truth.to_numpy()).max()))
     chi2 = found.released()["log_rank"]["chi2"]
-    return {"log-rank": abs(chi2 / test - 1), "curves": max(gaps)}
+    return {"log-rank": abs(chi2 / test - 1), "curves, largest gap": max(gaps)}
 
 
 def beside(case: Case, bins: int | None) -> dict[str, Any]:
@@ -151,11 +151,11 @@ def beside(case: Case, bins: int | None) -> dict[str, Any]:
         "rows of": case.name,
         "grid": found.stays.words.removeprefix(f"{TIME} "),
         "coef, same bins": off(same),
-        "se": float((se / same.standard_errors_ - 1).abs().max()),
+        "se, relative": float((se / same.standard_errors_ - 1).abs().max()),
         **curves(case, bins),
         "coef, exact times": off(exact),
         "concordance": None if late else found.concordance,
-        "of exact times": None if late else exact.concordance_index_,
+        "lifelines' concordance": None if late else exact.concordance_index_,
     }
 
 
@@ -177,11 +177,11 @@ def main(
 ) -> None:
     """Survival figures of four sites beside lifelines' on the pooled rows."""
     with refusals():
-        names = data or [*LIFELINES]
+        names = data or LIFELINES
         for name in names:
             if name not in LIFELINES:
                 raise ParameterError(f"data={name!r} is not one of {', '.join(LIFELINES)}")
-        names += [VETERANS] * (veterans is not None)
+        names = [*names, *[VETERANS] * (veterans is not None)]
         found = (beside(case, k) for k in grid or (None,) for case in cases(names, veterans))
         if as_json:
             print(to_json(list(found)), end="")

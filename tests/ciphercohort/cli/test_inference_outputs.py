@@ -65,8 +65,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return of
 
 
-def printed(rows: list[dict[str, Any]], ratio: str) -> list[list[str]]:
-    """Name and figures of each row, as every output has to print them."""
+def printed(rows: list[dict[str, Any]], ratio: str, page: bool = False) -> list[list[str]]:
+    """Name and figures of each row, as every output has to print them; pages: ratios' ends too."""
+    if page and ratio:
+        keys = [f"{ratio}{end}" for end in ("", "_low", "_high")]
+        cells = ([_number(row[key], 3) for key in keys] for row in rows)
+        ends = [f"{own} [{low}, {high}]" for own, low, high in cells]
+        return [[*line, end] for line, end in zip(printed(rows, ""), ends, strict=True)]
     ends = ["low", "high", *([ratio] if ratio else [])]
     return [
         [
@@ -127,6 +132,7 @@ def test_every_output_has_the_same_figures(
     )
     rows = numeric(body["inference"])
     figures, names = printed(rows, ratio), {row["name"] for row in rows}
+    on_pages = printed(rows, ratio, page=True)
     targets = ("",) if model == "logistic" else tuple(asked.split(","))
     names_in_order = ["intercept", "age", "dose", "ward=A", "ward=B", "ward=C"]
     assert [(row.get("target", ""), row["name"]) for row in rows] == [
@@ -140,10 +146,10 @@ def test_every_output_has_the_same_figures(
     show(stderr(), config, result, as_json=True)
     told = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
     assert told["inference"] == body["inference"]
-    assert in_latex((tmp_path / "run/release" / TABLE).read_text(), names) == figures
+    assert in_latex((tmp_path / "run/release" / TABLE).read_text(), names) == on_pages
     reports = [tmp_path / "run" / half / "report.html" for half in ("release", "private")]
     for page in (*(path.read_text() for path in reports), str(result._repr_html_())):
-        assert in_html(page, rows, len(figures[0])) == figures
+        assert in_html(page, rows, len(figures[0])) == on_pages
 
     how = ("--split", "by:site", "--inference", "--seed", 3, "--out", tmp_path / "judged")
     promise = ("--epsilon", 12, "--however-noisy") if private else ()
@@ -153,9 +159,10 @@ def test_every_output_has_the_same_figures(
     )  # fmt: skip
     assert judged.exit_code == 0, judged.output
     again = json.loads((tmp_path / "judged" / "evaluation.json").read_text())
-    figures = printed(numeric(again["inference"]), ratio)
-    assert in_text(judged.stdout, names) == figures
-    assert in_latex((tmp_path / "judged" / TABLE).read_text(), names) == figures
+    rows = numeric(again["inference"])
+    assert in_text(judged.stdout, names) == printed(rows, ratio)
+    on_pages = printed(rows, ratio, page=True)
+    assert in_latex((tmp_path / "judged" / TABLE).read_text(), names) == on_pages
 
 
 @pytest.mark.parametrize("asked", ASKED)

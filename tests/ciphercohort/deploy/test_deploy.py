@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from inspect import signature
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,6 +33,7 @@ from ciphercohort import Coordinator, Party, evaluate, simulate
 from ciphercohort.deploy import coordinator as deploy_coordinator
 from ciphercohort.deploy import party as deploy_party
 from ciphercohort.deploy import supervise
+from ciphercohort.deploy.deployed import release_of
 from ciphercohort.deploy.results import Session
 from ciphercohort.deploy.supervise import Background, child
 from ciphercohort.results.documents import to_json
@@ -40,7 +42,7 @@ from ciphercohort.verify.folder import verify_run
 from ciphercohort.verify.session import (
     CENTRE,
     SAID_OF_TRAINING,
-    _models,
+    _unchecked,
     centre_problems,
     differences,
     written_again,
@@ -451,30 +453,36 @@ def test_a_sum_is_of_the_training_that_opened_its_model(
 
 
 @pytest.mark.parametrize("document", SAID_OF_TRAINING)
-def test_a_training_of_other_owners_proves_nothing(
+def test_a_sum_states_the_training_that_it_is_of(
     document: str, followed: dict[str, Any], run: Any, home: Path, tmp_path: Path
 ) -> None:
-    """Whoever has all of its keys makes it open what they like: what rests on it is named."""
+    """Another of the same owners, or of others, is refused; where none is stated it is named."""
     sessions = Path(shutil.copytree(home / "centre", tmp_path / "centre")) / "sessions"
     path = next(p for p in sessions.glob(f"*/{document}") if p.parent.name != run.session)
+    session = Session.of(path.parent)
+    assert session.plan.of_training == run.plan.digest()
     due = f"{document} ({', '.join(sorted(SAID_OF_TRAINING[document]))})"
-
-    def named() -> bool:
-        (words,) = (c.detail for c in verify_run(path.parent) if c.name == "not checked")
-        return due in words
-
-    assert not named()
-    models = [(each, []) for each, _ in _models(Settings.load(sessions.parent), run.session)]
+    none = replace(session, plan=replace(session.plan, of_training=""))
+    assert due in [*_unchecked(none, {document: "{}"}, True)]
+    assert due not in [*_unchecked(session, {document: "{}"}, True)]
     outcome = sessions / run.session / "outcome.json"
     fields = json.loads(outcome.read_text())
-    for change in ({"verify_key": "ab" * 32}, {"name": "elsewhere"}):
-        first, *rest = fields["plan"]["members"]
-        plan = {**fields["plan"], "members": [{**first, **change}, *rest]}
-        outcome.write_text(json.dumps({**fields, "plan": plan}))
-        with pytest.MonkeyPatch.context() as patched:
-            # Stands for a training that its own messages prove.
-            patched.setattr("ciphercohort.verify.session._models", lambda *_: iter(models))
-            assert named()
+    first, *rest = fields["plan"]["members"]
+    for change in (
+        {"members": [{**first, "verify_key": "ab" * 32}, *rest]},
+        {"schema": {**fields["plan"]["schema"], "more": 1}},
+    ):
+        outcome.write_text(json.dumps({**fields, "plan": {**fields["plan"], **change}}))
+        (failed,) = (check for check in verify_run(path.parent) if not check.passed)
+        assert failed.name == "documents" and "are of the training by plan" in failed.detail
+
+
+def test_a_training_with_an_epsilon_does_not_end_at_exact_sums() -> None:
+    """Its weights would be those of no noise, under a certificate."""
+    plan: Any = SimpleNamespace(privacy="epsilon 1", session="a" * 32)
+    table: Any = "of exact sums"
+    with pytest.raises(ParameterError, match="a table of their own"):
+        release_of(plan, np.zeros(1), infer_schema(FRAME, "died"), "", table=table)
 
 
 def test_whatever_a_session_is_due_is_asked_for(
@@ -501,6 +509,21 @@ def test_whatever_a_session_is_due_is_asked_for(
             Session.of(own)
     finally:
         outcome.write_text(good)
+
+
+def test_what_a_hospital_was_told_of_a_sum_has_the_centres_digest(
+    followed: dict[str, Any], run: Any, home: Path
+) -> None:
+    own = Party(home / "north").sums()
+    assert len(own) > 2 and run.session not in {each.name for each in own}
+    for folder in own:
+        told = []
+        for session in (folder, home / "centre/sessions" / folder.name):
+            checks = {check.name: check for check in verify_run(session)}
+            assert all(check.passed for check in checks.values())
+            told.append(re.findall("SHA-256 [0-9a-f]{64}", checks["outcome"].detail))
+        assert told[0] == told[1] != []
+        assert "the centre has them" in verify_run(folder)[2].detail
 
 
 def test_a_session_without_the_sums_of_its_table_does_not_verify(

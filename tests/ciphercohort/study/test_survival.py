@@ -291,6 +291,7 @@ def test_a_group_of_few_rows_has_no_figure(late: bool) -> None:
     for row in found.rows():
         told = [row[key] for key in ("median", "restricted_mean", "restricted_mean_se")]
         assert all(np.isnan(told)) == (row["group"] == "c")
+    assert found.test is None and any(n.endswith("fewer than 10 rows: c") for n in found.notes)
     (table_of_groups,) = found.tables()
     assert "nan" not in table_of_groups.csv() and "still tell them" in table_of_groups.latex()
 

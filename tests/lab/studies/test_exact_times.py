@@ -1,4 +1,4 @@
-"""Survival figures beside lifelines': what the page says is what the command finds."""
+"""Survival figures beside lifelines': the page's line of rossi is what the command finds."""
 
 from __future__ import annotations
 
@@ -47,7 +47,11 @@ def test_what_is_off_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exact_times, "binned", lambda rows, _: rows.assign(time=rows[TIME] // 9))
     found = beside(case, None)
     assert found["coef, exact times"] == pytest.approx(0.01, abs=1e-4)
-    assert found["se"] > 1e-3 and found["log-rank"] > 1e-6 and found["curves"] > 1e-3
+    assert (
+        found["se, relative"] > 1e-3
+        and found["log-rank"] > 1e-6
+        and found["curves, largest gap"] > 1e-3
+    )
 
 
 def test_bins_are_those_of_the_kernel() -> None:
