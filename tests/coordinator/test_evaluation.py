@@ -14,8 +14,10 @@ from scipy.special import softmax
 from sklearn.metrics import log_loss, roc_auc_score
 
 from ciphercohort.deploy.evaluation import evaluation_plan, finished_evaluation
+from ciphercohort.deploy.results import Session
 from ciphercohort.job.layout import EVALUATION
 from ciphercohort.results.predict import ReleasedModel
+from ciphercohort.verify.session import _check_training, centre_problems
 from coordinator.deployment import create_session
 from coordinator.replay import replay
 from coordinator.settings import CARDS
@@ -177,6 +179,16 @@ def test_the_rows_held_back_are_judged_by_agents_that_restart(
     rows = held(study)
     p = 1 / (1 + np.exp(-rows[:, :3] @ model.weights))
     assert found["rows"] == 4 and found["rows_of"] == "held-out"
+    # As `verify` has it: the rows that the plan uses, and those of its own training.
+    folder = study.settings.session_folder(session)
+    for each in (session, study.trained):
+        assert not [*centre_problems(Session.of(study.settings.session_folder(each)))]
+    judged, trained = Session.of(folder), plan_of(study.settings.session_folder(study.trained))
+    _check_training(judged, trained)
+    for other in (replace(trained, held_out=None), replace(trained, session="other")):
+        stated = replace(judged.plan, of_training=other.digest())
+        with pytest.raises(ParameterError, match="of the training by plan|did not hold back"):
+            _check_training(replace(judged, plan=stated), replace(other, held_out=None))
     assert found["log_loss"] == pytest.approx(log_loss(rows[:, 3], p, labels=[0, 1]), abs=1e-6)
 
 

@@ -23,10 +23,11 @@ from hypothesis import strategies as st
 
 from ciphercohort import simulate
 from coordinator.log import FOLDER, recorded
-from coordinator.relay import relaying
+from coordinator.relay import _bringing, relaying
 from protocols.errors import MessageError, ProtocolError
-from protocols.exchange.messages import Body, public_bytes
-from protocols.exchange.relayed import MARK, RELAY, beside, parted
+from protocols.exchange.messages import Body, Envelope, encode, new_signing_key, public_bytes
+from protocols.exchange.relayed import BEHIND, MARK, RELAY, beside, parted
+from protocols.names import COORDINATOR
 from tests.replicas.deviations import (
     believing,
     blob,
@@ -481,3 +482,20 @@ def test_a_simulation_says_who_checks(who: str, checking: int) -> None:
     words = f"{', '.join(names[:checking])}: own replica"
     assert (words in result.summary()["replicas"]) == bool(checking)
     np.testing.assert_allclose(result.weights, result.twin_weights, atol=1e-6)
+
+
+def test_whoever_has_no_replica_is_not_brought_back() -> None:
+    """Others' replies would be told to any owner that says it is behind."""
+    key, asked = new_signing_key(), list[str]()
+    behind = Body({"error": "words", BEHIND: True})
+
+    def ask(step: str, outgoing: Any) -> Any:
+        asked.append(step)
+        for name in outgoing:
+            yield name, encode(Envelope("s", step, name, COORDINATOR, behind), key)
+
+    past = {"a": [(b"request", [b"reply of b"])]}.__getitem__
+    for follows, due in (({}, ["x"]), ({"a": ("b",)}, ["x"]), ({"a": ("a",)}, ["x", RELAY, "x"])):
+        asked.clear()
+        told = [*_bringing(ask, lambda name: b"ahead", past, follows)("x", {"a": b"1"})]
+        assert asked == due and len(told) == 1
