@@ -251,16 +251,22 @@ def test_replies_may_come_ahead(kind: str) -> None:
     assert ahead_of and len(ahead_of) + len(list(filter(None, steps))) == len(steps) - 1
 
 
-def test_what_comes_ahead_ends_a_session_as_well() -> None:
-    session = with_replicas(rows())
+def stopped_before(session: Session, due: str) -> None:
+    """All steps up to this one."""
 
     def ask(step: str, outgoing: Any) -> Any:
-        if step == "commit-keys":
+        if step == due:
             raise StopHere
         return session.ask(step, outgoing)
 
     with pytest.raises(StopHere):
         session.run(relaying(ask))
+
+
+def test_what_comes_ahead_ends_a_session_as_well() -> None:
+    session = with_replicas(rows())
+
+    stopped_before(session, "commit-keys")
     data = beside(request(session, VICTIM, RELAY, Body()), [b"no message"])
     assert "no readable header" in refusal(session, VICTIM, data)
     assert session.parties[VICTIM].answered == 0
@@ -391,8 +397,8 @@ def test_a_restarted_owner_answers_after_its_own_session_alone(fault: str) -> No
         return PAST[fault](session, [*past_of(session, name)][:-1])
 
     assert ran(session, ask=Dying(session, "refresh/1"), past=past)
-    refused = [name for step, name, *_ in session.recorded if step == "refresh/1"]
-    assert VICTIM not in refused
+    answered = [name for step, name, *_ in session.recorded if step == "refresh/1"]
+    assert VICTIM not in answered
     if fault not in ("nothing", "all but the last step"):
         assert session.parties[VICTIM].answered == 0
 
@@ -402,13 +408,7 @@ def test_what_comes_ahead_of_a_restarted_owner_is_too_early() -> None:
     session = rows()
     with_replicas(session)
 
-    def ask(step: str, outgoing: Any) -> Any:
-        if step == "commit-keys":
-            raise StopHere
-        return session.ask(step, outgoing)
-
-    with pytest.raises(StopHere):
-        session.run(relaying(ask))
+    stopped_before(session, "commit-keys")
     session.restart(VICTIM)
     replies = [
         reply for step, name, _, reply in session.recorded if (step, name) == ("reveal", ALL[0])
