@@ -35,6 +35,10 @@ SHORTER = {"simulate": ["--profile", "fast-insecure"], "plan": ["--no-timing"]}
 FEW = ["--iterations", "4"]  # of those on a toy ring, where only the promise is looked at
 
 
+def test_security_is_read_in_one_sitting() -> None:
+    assert len((ROOT / "SECURITY.md").read_text(encoding="utf-8").split()) <= 3_000
+
+
 def blocks(page: Path) -> list[tuple[str, str]]:
     """Language and text of every fenced block."""
     return BLOCK.findall(page.read_text(encoding="utf-8"))
