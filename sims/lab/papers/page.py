@@ -24,11 +24,11 @@ HEAD = """# The papers, item by item
 - **missing**: not computed here.
 
 Columns: what the paper prints; what its own rule or code gives, where ours is another; ours.
-Figures in one cell are in the order of the names beside them; words of the line above are left out.
+Figures of a cell are in the order of its names; words of the line above are left out.
 
-`cohort reproduce 000 figure-1 --out DIR` runs an item and writes its table, with notes and seconds
-of each row, and its figure; `--quick` takes seconds. Tables, listed at the end, are read from
-`data`, or `--data-folder`. `cohort reproduce all --out DIR --page docs/papers.md` makes the page.
+`cohort reproduce 000 figure-1 --out DIR` writes an item's table, with notes and seconds of each
+row, and figure; `--quick` takes seconds. Tables, listed below, are read from `data`, or
+`--data-folder`. `cohort reproduce all --out DIR --page docs/papers.md` makes the page.
 """
 PICTURES = "papers"
 """Folder beside the page; an item's picture is PAPER-NAME.svg in it."""

@@ -71,11 +71,11 @@ def run(settings: Settings) -> Result:
 ABOUT = About(
     title="the multi-output sets, encrypted by linear regression, improved LFFR and LFFR",
     verdict=REPRODUCED,
-    finding="all three models encrypted, beside plaintext twins; the paper's results are empty",
+    finding="all three models encrypted, beside plaintext twins",
     data=SETS,
     unknown=(
         "every result: section 5's tables are empty",
-        "the split, the number of iterations, and how sets with categories are prepared",
+        "split, iterations, how sets with categories are prepared",
     ),
     remarks=(
         "linear and improved LFFR take Chebyshev's steps, linear on whitened rows; B has a floor "

@@ -68,7 +68,7 @@ def run(settings: Settings) -> Result:
 ABOUT = About(
     title="411 columns and 6 outputs by all three models, encrypted",
     verdict=STAND_IN,
-    finding="the widest set, or without its file a made table of its shape, encrypted",
+    finding="the widest set, or without its file a made table of its shape",
     data=(ATP1D,),
     unknown=("the results section is empty: no figure is printed for any data set",),
     seconds=500,
