@@ -55,6 +55,7 @@ class GramPlan(CircuitPlan):
 
     kind: ClassVar[str] = "gram"
     gathered: ClassVar[str] = "sums"
+    on_grid: ClassVar[bool] = True
     checks: ClassVar[Checks] = (*CircuitPlan.checks, check_gram)
     later: ClassVar[tuple[str, ...]] = (*CircuitPlan.later, "lowest")
 

@@ -19,6 +19,7 @@ from protocols.numerics.slot_bounds import LARGEST_SLOT
 from protocols.numerics.whitening import Whitening
 from protocols.plan.run_plan import Checks, PrivacyPlan, RunPlan
 from protocols.privacy.laws import RandomSource
+from protocols.privacy.laws.discrete import between
 from protocols.privacy.laws.shares import NoiseSplit, gaussian_shares
 
 Plan = TypeVar("Plan", bound="CircuitPlan")
@@ -86,6 +87,8 @@ class CircuitPlan(RunPlan):
 
     masked: ClassVar[bool] = True
     opens_rounds: ClassVar[bool] = False
+    on_grid: ClassVar[bool] = False
+    """Whether what noise is added to is rounded to its grid."""
     # Every iteration is a refresh, and some rules count their rates in steps of rounds^2.
     max_rounds: ClassVar[int] = 10**4
     checks: ClassVar[Checks] = (*RunPlan.checks, check_whitening, check_circuit)
@@ -231,10 +234,18 @@ class CircuitPlan(RunPlan):
     def draw_noise(self, randomness: RandomSource) -> NDArray[np.float64]:
         """One party's privacy noise, of `noise_shape`; zeros without privacy.
 
-        The twin of a simulation draws the same from the same source.
+        A party draws the same from the same source: points of the grid and, where what they are
+        added to is on no grid, parts of its unit between them.
         """
-        sigma, shape = self.privacy.sigma if self.privacy else 0.0, self.noise_shape
-        return gaussian_shares(sigma, self.split, 1, math.prod(shape), randomness).reshape(shape)
+        shape = self.noise_shape
+        if self.privacy is None:
+            return np.zeros(shape)
+        sigma, count = self.privacy.sigma, math.prod(shape)
+        grid = self.split.grid(sigma)
+        noise = gaussian_shares(sigma, self.split, 1, count, randomness, grid).ravel()
+        if not self.on_grid:
+            noise += grid.unit * between(count, randomness)
+        return noise.reshape(shape)
 
     @abstractmethod
     def place(self, party: str, *values: NDArray[np.float64]) -> Packed:

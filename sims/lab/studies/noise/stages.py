@@ -287,8 +287,7 @@ class CircuitStages(Stages):
         x = np.concatenate([shard.x for shard in shards])
         y = np.concatenate([shard.y for shard in shards])
         noise = np.sum(list(self._noise.values()), axis=0)
-        inverse = plan.curvature.preconditioner(x) if plan.curvature else 1.0
-        gradient: Any = PlainGradient(x, y, noise, plan.link, inverse)
+        gradient: Any = PlainGradient.of(plan, *plan.encode(x, y), noise)
         zero: Floats = np.zeros(plan.num_features)
         state, found = rule.start(zero), []
         for t in range(plan.rounds):

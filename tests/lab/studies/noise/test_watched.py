@@ -23,14 +23,16 @@ from sims.lab.studies.noise.watched import measure_encrypted
 
 
 @cache
-def run(protocol: str, parties: int, update: str = "gd") -> Measurement:
+def run(
+    protocol: str, parties: int, update: str = "gd", epsilon: float | None = None
+) -> Measurement:
     cell = Cell(
         kind="encrypted",
         protocol=protocol,
         update=update,
         parties=parties,
         rounds=3,
-        epsilon=None,
+        epsilon=epsilon,
         profile="fast-insecure" if protocol != "secure-aggregation" else "secure",
         ring_dim=2048 if protocol != "secure-aggregation" else None,
     )
@@ -55,9 +57,10 @@ CIRCUIT = {
 
 
 @pytest.mark.parametrize("protocol", list(STAGES))
-@pytest.mark.parametrize("parties", [2, 5])
-def test_every_stage_of_a_circuit(protocol: str, parties: int) -> None:
-    found, (circuit, release) = run(protocol, parties), CIRCUIT[protocol]
+@pytest.mark.parametrize(("parties", "epsilon"), [(2, None), (2, 1.0), (5, None)])
+def test_every_stage_of_a_circuit(protocol: str, parties: int, epsilon: float | None) -> None:
+    """Privacy noise is the twin's to the last bit: it is no error of encryption."""
+    found, (circuit, release) = run(protocol, parties, epsilon=epsilon), CIRCUIT[protocol]
     for name, allowed in STAGES[protocol].items():
         off = math.log2(found.values[name] / found.predicted[name])
         assert abs(off) < allowed, f"{name}: {off:+.2f} bits"
