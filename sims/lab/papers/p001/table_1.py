@@ -45,7 +45,7 @@ def trained(
 def run(settings: Settings) -> Result:
     """One run of each model on each set that is there; quick: the first set, a few iterations."""
     there, notes = settings.present(SETS[:1] if settings.quick else SETS)
-    rows, short = [], []
+    rows, short = [], dict[str, list[str]]()
     for need in there:
         frame = settings.load(need)
         for model in MODELS:
@@ -62,9 +62,10 @@ def run(settings: Settings) -> Result:
                 )
             )
             if any("not converged" in words for words in result.warnings):
-                short.append(f"{need.name}, {model} in {result.plan.rounds}")
+                short.setdefault(f"{model} in {result.plan.rounds}", []).append(need.name)
     if short:
-        notes.append(f"iterations that were too few: {'; '.join(short)}")
+        words = (f"{rounds}: {', '.join(names)}" for rounds, names in short.items())
+        notes.append(f"iterations that were too few: {'; '.join(words)}")
     return Result(rows=tuple(rows), notes=tuple(notes))
 
 
@@ -80,7 +81,7 @@ ABOUT = About(
     remarks=(
         "linear and improved LFFR take Chebyshev's steps, linear on whitened rows; B has a floor "
         "(tests/lab/papers/test_own_rules.py)",
-        "the paper uses ring 2^16 with 1,200 bits of modulus and states 128 bits of security; "
+        "the paper states 128 bits for ring 2^16 with 1,200 bits of modulus; "
         "here ring 2^15 with 772 (protocols/ckks/__init__.py)",
     ),
     seconds=1700,
