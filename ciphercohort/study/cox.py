@@ -290,8 +290,7 @@ class Cox:
             for level, survival in self.adjusted.items():
                 own_curve = np.concatenate([[1.0], survival[kept]])
                 drawn[level] = (times, own_curve, own_curve, own_curve)
-            marks = [self.stays.low, self.stays.high]
-            svg = survival_picture(drawn, marks, {}, self.stays.time)
+            svg = survival_picture(drawn, self.stays.ends, {}, self.stays.time, self.factor)
             words = f"Mean survival of all rows, were {self.factor} each of its levels"
             pictures["adjusted"] = (svg, words)
         yield from documents("Cox regression", self.tables(), pictures)

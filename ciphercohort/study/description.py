@@ -15,7 +15,7 @@ from ciphercohort.after.sums import Opened, SumSeries
 from ciphercohort.results.exact_sums import exact_fields
 from ciphercohort.results.result import Array
 from ciphercohort.study.asked import DescribeOptions
-from ciphercohort.study.pictures import panels
+from ciphercohort.study.pictures import BAR, panels
 from ciphercohort.study.tables import INDENT, PaperTable, documents, number
 from parties.kernel.study.described import Described
 from parties.reader.schema import (
@@ -221,7 +221,8 @@ class Description:
 
     def documents(self) -> Iterator[tuple[str, str]]:
         """Files by name; see `tables.documents`."""
-        svg = panels([_drawing(v, self.groups) for v in self.columns])
+        drawn = {k: v for k, v in self.groups.items() if self.by is None or k != ALL}
+        svg = panels([_drawing(v, drawn) for v in self.columns], self.by, [*drawn])
         words = "Medians and quartiles, and shares of categories"
         pictures = {"table-1": (svg, words + (f", by {self.by}" if self.by else ""))}
         yield from documents("Description", self.tables(), pictures)
@@ -402,23 +403,24 @@ def _drawing(variable: Variable, groups: dict[str, dict[str, Any]]) -> Any:
     """Draws one panel."""
 
     def draw(axes: Axes, colors: list[str]) -> None:
-        axes.set_title(variable.name, fontsize=10.5)
-        shown = [name for name in groups if len(groups) == 1 or name != ALL]
-        for k, name in enumerate(shown):
-            own = groups[name]["columns"][variable.name]
+        counted = f" = {variable.categories[1]}" if variable.is_coded else ""
+        axes.set_title(variable.name + counted, fontsize=10.5)
+        for k, group in enumerate(groups.values()):
+            own = group["columns"][variable.name]
             if variable.categories:
                 first = int(variable.is_coded)
                 counts, names = own["counts"][first:], variable.categories[first:]
                 n = max(own["n"] or 0.0, 1.0) if own["n"] is not None else math.nan
                 share = [100 * (c or 0.0) / n for c in counts]
-                places = np.arange(len(share)) + 0.8 * (k - (len(shown) - 1) / 2) / len(shown)
-                axes.barh(places, share, height=0.7 / len(shown), color=colors[k], label=name)
-                axes.set_yticks(range(len(share)), names)
+                places = np.arange(len(share)) + 0.8 * (k - (len(groups) - 1) / 2) / len(groups)
+                axes.barh(places, share, height=0.7 / len(groups), color=colors[k])
+                labels = () if counted else names
+                axes.set_yticks(range(len(labels)), labels)
                 axes.set_xlabel("%")
             else:
-                axes.plot([own["q1"], own["q3"]], [k, k], color=colors[k], linewidth=5, alpha=0.5)
-                axes.plot([own["median"]], [k], "o", color=colors[k], label=name)
-                axes.set_yticks(range(len(shown)), shown)
-                axes.set_ylim(-0.6, len(shown) - 0.4)
+                axes.plot([own["q1"], own["q3"]], [k, k], color=colors[k], **BAR)
+                axes.plot([own["median"]], [k], "o", color=colors[k])
+                axes.set_yticks([])
+                axes.set_ylim(-0.6, len(groups) - 0.4)
 
     return draw

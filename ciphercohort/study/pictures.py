@@ -8,53 +8,81 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 from matplotlib.ticker import Locator, LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
 
 from ciphercohort.report.plots import BLUE, GREEN, GREY, STYLE, VERMILLION, to_svg
 from ciphercohort.results.result import Array
 
+LOOK = STYLE | {"text.parse_math": False}
+"""Names of columns and categories are drawn as they are, dollars too."""
 COLORS = [BLUE, VERMILLION, GREEN, "#E69F00", "#56B4E9", "#CC79A7", GREY, "#000000"]
 STYLES = ["-", "--", "-.", ":"]
+ACROSS = 2
+"""Panels beside each other: of more none is readable on a narrow screen."""
+MARKS = 6
+BAR: dict[str, Any] = {"linewidth": 5, "alpha": 0.5, "solid_capstyle": "butt"}
+"""Of an interval, on which a thin mark stays seen."""
 Draw = Callable[[Axes, list[str]], None]
 
 
-def panels(draw: Sequence[Draw], across: int = 3) -> str:
-    """One small panel for each."""
-    down = -(-len(draw) // across)
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(3.2 * min(across, len(draw)), 2.0 * down), layout="constrained")
+def marks(low: float, high: float) -> list[float]:
+    """Round times of a range, whole ones where there are enough; at most MARKS + 1."""
+    whole = high - low >= MARKS
+    ticks = MaxNLocator(MARKS, steps=(1, 2, 2.5, 5, 10), integer=whole).tick_values(low, high)
+    return [float(tick) for tick in ticks if low <= tick <= high]
+
+
+def panels(draw: Sequence[Draw], by: str | None, groups: Sequence[str]) -> str:
+    """One small panel for each.
+
+    by, groups: a column and its groups, in the order of their colours, None: rows are of one.
+    """
+    down, colors = -(-len(draw) // ACROSS), COLORS * 8
+    with mpl.rc_context(LOOK):
+        size = (3.2 * min(ACROSS, len(draw)), 2.0 * down + (0.0 if by is None else 0.6))
+        figure = Figure(figsize=size, layout="constrained")
         for k, each in enumerate(draw):
-            axes = figure.add_subplot(down, min(across, len(draw)), k + 1)
-            each(axes, COLORS * 8)
+            axes = figure.add_subplot(down, min(ACROSS, len(draw)), k + 1)
+            each(axes, colors)
+            axes.invert_yaxis()
+        if by is not None:
+            keys = [Patch(color=color) for color in colors[: len(groups)]]
+            figure.legend(keys, groups, title=by, loc="outside lower center", ncols=3)
         return to_svg(figure)
 
 
 def survival_picture(
     curves: Mapping[str, tuple[Array, ...]],
-    marks: Sequence[float],
+    ends: tuple[float, float],
     counts: Mapping[str, Sequence[str]],
     time: str,
+    by: str | None,
 ) -> str:
     """Step curves with bands, and below them numbers at risk.
 
-    curves: times, survival and ends of the band by group; counts: at the marks, by group, none:
-    without numbers; time: name of the axis.
+    curves: times, survival and ends of the band by group; ends: of times [data units]; counts: at
+    the `marks` of these, by group, none: without numbers; time: name of the axis; by: column of the
+    groups, None: there is one.
     """
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(LOOK):
         below = 0.22 * (len(counts) + 1) if counts else 0.0
         figure = Figure(figsize=(5.6, 3.6 + below), layout="constrained")
         grid = figure.add_gridspec(2, 1, height_ratios=[3.6, max(below, 0.01)])
         axes = figure.add_subplot(grid[0])
-        for k, (name, (times, survival, low, high)) in enumerate(curves.items()):
+        lines = []
+        for k, (times, survival, low, high) in enumerate(curves.values()):
             color, style = COLORS[k % len(COLORS)], STYLES[k % len(STYLES)]
-            axes.step(times, survival, where="post", color=color, linestyle=style, label=name)
+            lines += axes.step(times, survival, where="post", color=color, linestyle=style)
             axes.fill_between(times, low, high, step="post", color=color, alpha=0.15, linewidth=0)
         axes.set_ylim(-0.02, 1.02)
-        axes.set_xlim(marks[0], marks[-1])
-        axes.set_xticks(list(marks))
+        axes.set_xlim(*ends)
+        axes.set_xticks(marks(*ends))
+        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
         axes.set_xlabel(time)
         axes.set_ylabel("survival")
-        axes.legend(loc="best")
+        if by is not None:
+            axes.legend(lines, [*curves], loc="best", title=by, alignment="left")
         if counts:
             table = figure.add_subplot(grid[1], sharex=axes)
             table.axis("off")
@@ -64,7 +92,7 @@ def survival_picture(
             for k, (name, own) in enumerate(counts.items()):
                 color = COLORS[k % len(COLORS)]
                 table.text(-0.05, -k - 0.7, name, color=color, **beside)
-                for mark, words in zip(marks, own, strict=True):
+                for mark, words in zip(marks(*ends), own, strict=True):
                     table.text(mark, -k - 0.7, words, color=color, ha="center", fontsize=9)
         return to_svg(figure)
 
@@ -77,17 +105,18 @@ def _ratios(low: float, high: float) -> Locator:
 
 def forest_picture(ratios: Mapping[str, tuple[float, ...]], what: str = "hazard ratio") -> str:
     """A ratio with its interval for each name, on a logarithmic axis; what: its name."""
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(LOOK):
         figure = Figure(figsize=(5.6, 0.8 + 0.32 * len(ratios)), layout="constrained")
         axes = figure.add_subplot()
         for k, (ratio, low, high) in enumerate(ratios.values()):
-            axes.plot([low, high], [-k, -k], color=BLUE)
-            axes.plot([ratio], [-k], "s", color=BLUE)
+            axes.plot([low, high], [-k, -k], color=BLUE, **BAR)
+            axes.plot([ratio], [-k], "|", color=BLUE, markersize=13)
         axes.axvline(1.0, color=GREY, linewidth=1)
         axes.set_xscale("log")
         axes.xaxis.set_major_locator(_ratios(*axes.get_xlim()))
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.set_yticks([-k for k in range(len(ratios))], list(ratios))
+        axes.set_ylim(0.5 - len(ratios), 0.5)
         axes.set_xlabel(what)
         return to_svg(figure)

@@ -94,6 +94,11 @@ class Stays:
         return bool(self.entry)
 
     @property
+    def ends(self) -> tuple[float, float]:
+        """Of times [data units]."""
+        return self.low, self.high
+
+    @property
     def times(self) -> Array:
         """Ends of the bins, shape (bins,) [data units]."""
         bins = self.grid.bins

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ciphercohort.after.sums import Opened, SumSeries
 from ciphercohort.results.exact_sums import exact_fields
 from ciphercohort.study.asked import CurveOptions
-from ciphercohort.study.pictures import survival_picture
+from ciphercohort.study.pictures import marks, survival_picture
 from ciphercohort.study.stays import OTHER, Stays
 from ciphercohort.study.tables import PaperTable, documents, number, p_value
 from parties.kernel.study.lifetimes import Lifetimes
@@ -30,8 +30,6 @@ from protocols.statistics.study.noisy import Noise
 from protocols.statistics.study.objectives import LifetimesObjective
 
 ALL = "all"
-COLUMNS = 6
-"""Times at which numbers at risk stand below a picture."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,11 +60,6 @@ class Survival:
     def floor(self) -> int:
         """Of counts that are told."""
         return 0 if self.private else self.least
-
-    @property
-    def marks(self) -> list[float]:
-        """Times of the numbers at risk."""
-        return [float(t) for t in np.linspace(self.stays.low, self.stays.high, COLUMNS)]
 
     def at_risk(self, curve: Curve, time: float) -> float | None:
         """Rows at risk just after a time, None where they are few."""
@@ -119,7 +112,7 @@ class Survival:
     def released(self) -> dict[str, Any]:
         """For JSON."""
         plan, promise = self.opened.plan, self.opened.plan.privacy
-        curves = {}
+        curves, own = {}, marks(*self.stays.ends)
         for name, curve in self.curves.items():
             kept, (low, high) = self.kept(curve), curve.band()
             curves[name] = {
@@ -127,7 +120,7 @@ class Survival:
                 "survival": curve.survival[kept].tolist(),
                 "low": low[kept].tolist(),
                 "high": high[kept].tolist(),
-                "at_risk": {f"{mark:g}": self.at_risk(curve, mark) for mark in self.marks},
+                "at_risk": {f"{mark:g}": self.at_risk(curve, mark) for mark in own},
             }
         test = dict(zip(("chi2", "freedom", "p"), self.test, strict=True)) if self.test else None
         return {
@@ -205,10 +198,10 @@ class Survival:
                 )
             )
         counts = {
-            name: [_count(self.at_risk(curve, mark)) for mark in self.marks]
+            name: [_count(self.at_risk(curve, mark)) for mark in marks(*self.stays.ends)]
             for name, curve in self.curves.items()
         }
-        return survival_picture(drawn, self.marks, counts, self.stays.time)
+        return survival_picture(drawn, self.stays.ends, counts, self.stays.time, self.by)
 
     def documents(self) -> Iterator[tuple[str, str]]:
         """Files by name; see `tables.documents`."""
