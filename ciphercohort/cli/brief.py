@@ -25,8 +25,8 @@ FEW: dict[str, tuple[str, ...]] = {
         *("sites", "out"),
     ),
     "schema init": (
-        *("label", "target", "positive", "exclude", "scaling", "missing", "weight", "offset"),
-        *("log_offset", "out"),
+        *("label", "target", "time", "event", "exclude", "scaling", "missing", "weight"),
+        *("offset", "out"),
     ),
     "coordinator init": (
         *("schema", "public", "fleet", "model", "protocol", "iterations", "epsilon", "colluders"),

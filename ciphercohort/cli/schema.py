@@ -36,6 +36,15 @@ def init(
     sample: Annotated[Path, typer.Argument(help="Table (.csv, .parquet, …); must be PUBLIC.")],
     label: Annotated[str | None, typer.Option(help="Column to predict, of few values.")] = None,
     target: Annotated[list[str] | None, names(help="Or numeric columns to predict.")] = None,
+    time: Annotated[
+        str | None, typer.Option(help="Or, for survival, the column of times, from 0 on.")
+    ] = None,
+    event: Annotated[
+        str | None, typer.Option(help="With --time: column with 1 for an event, 0 for none.")
+    ] = None,
+    entry: Annotated[
+        str | None, typer.Option(help="With --time: column of times at which rows enter late.")
+    ] = None,
     positive: Annotated[
         str | None, typer.Option(help="The label's positive value. Default: the larger.")
     ] = None,
@@ -104,13 +113,20 @@ def init(
         import warnings
         from typing import get_args
 
+        from ciphercohort.study.stays import likely_stays, with_stays
         from parties.reader.infer import REGRESSION_SCALING, infer_schema
         from parties.reader.look import missing_counts
         from parties.reader.schema import Classes, Missing
         from parties.reader.table import read_table
 
-        if (label is None) == (not target):
-            raise ParameterError("give either --label, of few values, or --target, numeric columns")
+        if (time is None) != (event is None) or (entry is not None and time is None):
+            raise ParameterError("time, event, entry: give --time and --event, or none of them")
+        stays = list(filter(None, (time, event, entry)))
+        if sum(map(bool, (label, target, stays))) != 1:
+            raise ParameterError(
+                "give either --label, of few values, or --target, numeric columns, or --time and "
+                "--event"
+            )
 
         if log_offset and offset is None:
             raise ParameterError("log_offset needs the column: add --offset COLUMN")
@@ -120,9 +136,9 @@ def init(
         if out is not None and out.exists():
             raise ParameterError(f"out={str(out)!r} exists: choose another name, or delete it")
         say(console, PUBLIC, "yellow")
-        predicted: Any = target or label
+        predicted: Any = stays or target or label
         # infer_schema refuses what it does not know
-        chosen: dict[str, Any] = dict(REGRESSION_SCALING) if target else {}
+        chosen: dict[str, Any] = {} if label else dict(REGRESSION_SCALING)
         chosen |= {"scaling": scaling} if scaling else {}
         chosen |= {"missing": missing, "weight": weight, "offset": offset, "log_offset": log_offset}
         with warnings.catch_warnings(record=True) as caught:
@@ -140,6 +156,19 @@ def init(
                 impute=impute,
                 **chosen,
             )
+        if time is not None:
+            schema = with_stays(schema, read_table(sample, label=time))
+            words = (
+                f"times longer than the sample's longest are taken as that: make high of {time} "
+                "the longest that the protocol allows"
+            )
+            say(console, words, "yellow")
+        elif target and likely_stays(schema.label):
+            words = (
+                f"warning: the range of {target[0]} begins at the sample's least; if it is the "
+                f"time until {target[1]}, give --time and --event"
+            )
+            say(console, words, "yellow")
         if person:
             words = (
                 f"{', '.join(person)} is in no row that is encoded, and joins none: several rows "

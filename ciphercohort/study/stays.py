@@ -60,7 +60,7 @@ class Stays:
         if not isinstance(outcome, Targets) or len(outcome.columns) not in (2, 3):
             raise SchemaError(
                 "a survival analysis needs a schema whose targets are time, event and, if rows "
-                "enter late, entry: cohort schema init --target TIME,EVENT"
+                "enter late, entry: cohort schema init --time TIME --event EVENT"
             )
         time, event, *entry = outcome.columns
         if any((each.low, each.high) != (time.low, time.high) for each in entry):
@@ -145,6 +145,13 @@ def check_exact(epsilon: float | None) -> None:
             f"epsilon={epsilon:g}: this model takes exact sums, to which every owner consents; "
             "leave it out, or take curves, which can have noise (survival, model kaplan-meier)"
         )
+
+
+def likely_stays(outcome: object) -> bool:
+    """Whether a label is targets that look like time, event and entry."""
+    if not isinstance(outcome, Targets) or len(outcome.columns) not in (2, 3):
+        return False
+    return outcome.columns[1].binary
 
 
 def with_stays(schema: Schema, rows: pd.DataFrame) -> Schema:

@@ -110,7 +110,8 @@ def infer_schema(
         DataError: the table cannot be read or has no rows, or a label is missing.
 
     Warns:
-        UserWarning: a column looks like an ID, or holds dates or times; it is kept.
+        UserWarning: a column looks like an ID, or holds dates or times; it is kept. Exposures are
+            clamped to the sample's range.
     """
     names = [label] if isinstance(label, str) else list(label)
     table = read_table(frame, label=names[0])
@@ -165,6 +166,13 @@ def _beside(
             continue
         # Outward rounding may reach 0, which has no logarithm.
         low = float(np.nanmin(values)) if log and column.low <= 0 else column.low
+        if log:
+            warnings.warn(
+                f"exposures of {shown(name)} below {low:g}, about the sample's least, are taken as "
+                "so long: make low of the schema's offset the shortest that there can be",
+                UserWarning,
+                stacklevel=3,
+            )
         found[kind] = Offset(name=name, low=low, high=column.high, log=log)
     return found
 

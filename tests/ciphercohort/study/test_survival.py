@@ -682,3 +682,61 @@ def test_hazards_with_epsilon_are_near_those_without(late: bool) -> None:
 def test_hazards_that_noise_drowns_have_no_table() -> None:
     with pytest.raises(PrivacyError, match="drown in noise|no interval can be given"):
         cox(table(), epsilon=0.5, seed=1, **asked(False))
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_schema_of_stays_begins_at_zero(late: bool, tmp_path: Path) -> None:
+    """Also where no time of the sample is short."""
+    rows = table()[table().months > 5]
+    rows.to_csv(tmp_path / "sample.csv", index=False)
+    out = tmp_path / "schema.json"
+    own = ("--entry", "entry") if late else ("--exclude", "entry")
+    told = cohort(
+        *("schema", "init", tmp_path / "sample.csv", "--time", "months", "--event", "died"),
+        *("--exclude", "site", "--out", out, *own),
+    )
+    assert told.exit_code == 0, told.output
+    schema = Schema.load(out)
+    assert isinstance(schema.label, Targets)
+    names = ["months", "died", "entry"][: 2 + late]
+    ends = {"months": rows.months.max(), "died": 1, "entry": rows.months.max()}
+    told_ranges = [(each.name, each.low, each.high) for each in schema.label.columns]
+    assert told_ranges == [(name, 0, ends[name]) for name in names]
+    assert "make high of months the longest" in " ".join(told.stderr.split())
+    assert Stays.of(schema).late == late
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--target", "months,died"), "begins at the sample's least; if it is the time until died"),
+        (("--target", "months,died,entry"), "give --time and --event"),
+        (("--target", "months,age"), None),
+        (("--label", "died", "--offset", "months", "--log-offset"), "exposures of 'months' below"),
+        (("--label", "died", "--offset", "months"), None),
+    ],
+)
+def test_ranges_of_times_are_told(
+    options: tuple[str, ...], words: str | None, tmp_path: Path
+) -> None:
+    rows = table()[table().months > 5]
+    rows.to_csv(tmp_path / "sample.csv", index=False)
+    told = cohort("schema", "init", tmp_path / "sample.csv", *options)
+    heard = " ".join(told.stderr.split())
+    assert told.exit_code == 0
+    assert words in heard if words else "begins at" not in heard and "exposures" not in heard
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--time", "months"), "give --time and --event, or none"),
+        (("--label", "died", "--entry", "entry"), "give --time and --event, or none"),
+        (("--label", "sex", "--time", "months", "--event", "died"), "give either --label"),
+        (("--time", "months", "--event", "age"), "other values than 0 and 1"),
+    ],
+)
+def test_half_a_stay_is_no_schema(options: tuple[str, ...], words: str, tmp_path: Path) -> None:
+    table().to_csv(tmp_path / "sample.csv", index=False)
+    told = cohort("schema", "init", tmp_path / "sample.csv", *options)
+    assert told.exit_code == 2 and words in " ".join(told.stderr.split())

@@ -67,9 +67,10 @@ def test_the_schema_refuses(field: str, value: Any, words: str) -> None:
 
 def test_a_public_sample_gives_bounds() -> None:
     sample = table(w=[0, 1, 3.14159], years=[0.013, 2, 7.77])
-    found = infer_schema(
-        sample, "died", scaling="range", weight="w", offset="years", log_offset=True
-    )
+    with pytest.warns(UserWarning, match=r"exposures of 'years' below 0\.0\d+, about the sample's"):
+        found = infer_schema(
+            sample, "died", scaling="range", weight="w", offset="years", log_offset=True
+        )
     assert found.weight == Weight(name="w", bound=3.2)  # outward, two digits
     # Two digits of 0.013 and of the width, and never down to 0.
     assert found.offset is not None and 0 < found.offset.low <= 0.013
