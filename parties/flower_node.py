@@ -15,12 +15,15 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import queue
 import shutil
 import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 from typing import Protocol
 
 import msgspec
@@ -28,6 +31,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from flwr.app import Error, Message, MessageType
 
+from parties.agent.doors import CONNECTIONS
 from parties.flower_app import FAILED, RAISED, answered
 from parties.flower_link import (
     TurnedAwayError,
@@ -42,6 +46,8 @@ from protocols.exchange.waits import pause
 
 log = logging.getLogger(__name__)
 
+# A request that is answered within it is alone with the party.
+ALONE_SECONDS = 1.0
 # What the log says of each request.
 ANSWERED = "%s: answered in %.3f s, sent in %.3f s"
 
@@ -59,20 +65,36 @@ class Requests(Protocol):
 
 
 def serve(requests: Requests, address: str, wait: Callable[[float], object] = time.sleep) -> None:
-    """Relay one request after the other to the party at an address, until something raises."""
-    heard = time.monotonic()
+    """Relay requests to the party at an address, until something raises.
+
+    One that waits for a person does not keep back those that come after it, such as the word that
+    the run is over: up to `CONNECTIONS` are with the party at once.
+    """
+    heard, done, waiting = time.monotonic(), queue.SimpleQueue[tuple[Message, float]](), 0
     while True:
         asked = time.monotonic()
-        request = requests.receive()
+        request = requests.receive() if waiting < CONNECTIONS else None
         now = time.monotonic()
-        if request is None:
-            wait(pause(now - heard, now - asked))
+        silence = pause(now - heard, now - asked)
+        if request is not None:
+            waiting += 1
+            Thread(target=_answer, args=(request, address, done), daemon=True).start()
+            silence = ALONE_SECONDS
+        if not waiting:
+            wait(silence)
             continue
-        reply = answer(request, address)
-        heard = time.monotonic()
-        requests.reply(reply, heard - now)
-        sent = time.monotonic() - heard
-        log.info(ANSWERED, request.metadata.group_id, heard - now, sent)
+        with suppress(queue.Empty):
+            reply, seconds = done.get(timeout=silence)
+            waiting -= 1
+            heard = time.monotonic()
+            requests.reply(reply, seconds)
+            log.info(ANSWERED, reply.metadata.group_id, seconds, time.monotonic() - heard)
+
+
+def _answer(request: Message, address: str, done: queue.SimpleQueue[tuple[Message, float]]) -> None:
+    began = time.monotonic()
+    reply = answer(request, address)
+    done.put((reply, time.monotonic() - began))
 
 
 def answer(request: Message, address: str) -> Message:

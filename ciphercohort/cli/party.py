@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, cast
 
@@ -362,6 +363,7 @@ def status(folder: Folder, as_json: options.AsJson = False, debug: options.Debug
             f"for {found['silent_seconds']:.0f} s"
         )
         typer.echo(f"{found['party']}: {words if found['session'] else 'no session'}")
+        _say_last(found)
         # A code stands beside the words that it accepts, and nowhere else.
         show = f"; to see them: cohort party consent {folder}" if found["pending"] else ""
         typer.echo(f"plans that wait for consent: {len(found['pending'])}{show}")
@@ -371,6 +373,13 @@ def status(folder: Folder, as_json: options.AsJson = False, debug: options.Debug
                 f"budget: epsilon={budget['before']:.4g} of {budget['epsilon']:g} spent, at delta="
                 f"{budget['delta']:g}, in {count(budget['sessions'], 'session')}"
             )
+
+
+def _say_last(status: Mapping[str, Any]) -> None:
+    """How the session before ended, where none goes on."""
+    last = status["last"]
+    if last and not status["session"]:
+        typer.echo(f"session {last['session']} is over: {last['reason']}")
 
 
 @party_app.command(
@@ -395,12 +404,13 @@ def consent(
         if refuse:
             typer.echo(f"refused: plan {party.refuse(refuse)}")
             return
-        pending = party.pending()
-        for code, words in pending.items():
+        found = party.status()
+        for code, words in found["pending"].items():
             stdout().print(words, markup=False)
             typer.echo(f"to accept: cohort party consent {folder} --accept {code}")
-        if not pending:
+        if not found["pending"]:
             typer.echo("no plan waits for consent")
+            _say_last(found)
 
 
 @party_app.command(epilog="Example:  cohort party results hospital-a")

@@ -215,6 +215,7 @@ class Agent:
         if self._session is not None:
             seen = self._party.seen if self._party else ""
             self._store.end(self._session, reason, seen, request, reply)
+            self.consent.end(self._session)
             log.warning("%s: session %s is over: %s", self.name, self._session, reason)
         self._party, self._session, self._step = None, None, ""
 
@@ -258,13 +259,15 @@ class Agent:
         return make_statement(session, self.name, record.seen, self._signing_key)
 
     def status(self) -> dict[str, Any]:
-        """What its owner may see: no data, no key."""
+        """What its owner may see: no data, no key; last: the session that ended last."""
+        last = self._store.last()
         return {
             "party": self.name,
             "session": self._session,
             "step": self._step,
             "silent_seconds": round(time.monotonic() - self._heard, 1),
             "pending": self.consent.pending(),
+            "last": {"session": last[0], "reason": last[1].reason} if last else None,
         }
 
     def close(self) -> None:

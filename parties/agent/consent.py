@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from parties.agent.manifest import describe_plan
@@ -22,6 +23,15 @@ _SHOWN = 3
 _CODE_BYTES = 4
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class _Asked:
+    """A request that waits; words: of its plan, which the code decides about."""
+
+    code: str
+    words: str
+    session: str
+
+
 class Consent:
     """Plans that wait for a decision, and when a plan is agreed to, beside the owner's policy.
 
@@ -33,7 +43,8 @@ class Consent:
 
     Security: a plan is accepted by a code that is drawn here when the plan comes, and anew when it
     comes again and its words are others. By digits of its digest it could not be: a coordinator
-    finds two plans that share them.
+    finds two plans that share them. A plan of a session that is over waits no longer, and its code
+    accepts nothing.
 
     Privacy: the noise of a run is divided over its members, so a member that nobody vouches for
     may add none. A plan with one is refused, whatever the policy says.
@@ -56,8 +67,8 @@ class Consent:
         self._peers, self._foresee, self._wait_seconds = peers, foresee, wait_seconds
         self._changed = threading.Condition()
         self._decided = store.decisions()
-        self._pending: dict[str, tuple[str, str]] = {}
-        self._waiting = Counter[str]()
+        self._pending: dict[str, _Asked] = {}  # by digest of the plan
+        self._over = set[str]()
 
     def check_members(self, plan: RunPlan) -> None:
         """Refuse strangers.
@@ -97,7 +108,7 @@ class Consent:
     def pending(self) -> dict[str, str]:
         """Manifests in words, by the code to decide by."""
         with self._changed:
-            return dict(self._pending.values())
+            return {asked.code: asked.words for asked in self._pending.values()}
 
     def decide(self, code: str, accept: bool) -> dict[str, Any]:
         """Accept or refuse the plan that waits under a code.
@@ -106,11 +117,11 @@ class Consent:
             ParameterError: no plan waits under it.
         """
         with self._changed:
-            waiting = {each: digest for digest, (each, _) in self._pending.items()}
+            waiting = {asked.code: digest for digest, asked in self._pending.items()}
             if code not in waiting:
                 raise ParameterError(
-                    f"no plan waits for consent under {code!r}: a code ends with its plan's wait; "
-                    "cohort party consent FOLDER shows what waits now"
+                    f"no plan waits for consent under {code!r}: a code ends with its plan's wait, "
+                    "or its run; cohort party consent FOLDER shows what waits now"
                 )
             digest = waiting[code]
             self._store.decided(digest, accept)
@@ -118,12 +129,20 @@ class Consent:
             self._changed.notify_all()
             return {"plan": digest, "accepted": accept}
 
+    def end(self, session: str) -> None:
+        """Nobody is asked about a session that is over; whatever waits for it is refused."""
+        with self._changed:
+            self._over.add(session)
+            self._pending = {d: a for d, a in self._pending.items() if a.session != session}
+            self._changed.notify_all()
+
     def require(self, plan: RunPlan) -> None:
         """Return once the owner agrees.
 
         Raises:
             PolicyError: the owner refuses, does not answer in time, or does not know a member, or
-                the budget would be overdrawn, for which nobody is asked.
+                the budget would be overdrawn, for which nobody is asked; or the session is over, or
+                the same request has come again, which waits in its place.
         """
         self.check_members(plan)
         budget = tuple(self._foresee(plan))
@@ -136,20 +155,28 @@ class Consent:
             )
         words = describe_plan(plan, self._name, self._norm_bound, budget)
         with self._changed:
-            self._waiting[digest] += 1
-            if self._pending.get(digest, ("", ""))[1] != words:
-                # It came again, and its words, such as what is left of the budget, are others.
-                self._pending[digest] = secrets.token_hex(_CODE_BYTES), words
+            before = self._pending.get(digest)
+            # Words that are others, such as what is left of the budget, have another code.
+            again = before is not None and before.words == words
+            code = before.code if before and again else secrets.token_hex(_CODE_BYTES)
+            asked = self._pending[digest] = _Asked(code, words, plan.session)
+            self._changed.notify_all()
             try:
-                while digest not in self._decided:
-                    if not self._changed.wait(deadline - time.monotonic()):
-                        raise PolicyError(
-                            f"the owner did not answer to plan {digest[:16]} within "
-                            f"{self._wait_seconds:g} s"
-                        )
+                self._wait(digest, asked, deadline)
             finally:
-                self._waiting[digest] -= 1
-                if not self._waiting[digest]:
-                    del self._pending[digest], self._waiting[digest]
+                if self._pending.get(digest) is asked:
+                    del self._pending[digest]
             if not self._decided[digest]:
                 raise PolicyError(f"the owner refuses plan {digest[:16]}")
+
+    def _wait(self, digest: str, asked: _Asked, deadline: float) -> None:
+        while digest not in self._decided:
+            if asked.session in self._over:
+                raise PolicyError(f"session {asked.session!r} is over")
+            if self._pending.get(digest) is not asked:
+                raise PolicyError(f"plan {digest[:16]} came again, and waits for its owner anew")
+            if not self._changed.wait(deadline - time.monotonic()):
+                raise PolicyError(
+                    f"the owner did not answer to plan {digest[:16]} within "
+                    f"{self._wait_seconds:g} s"
+                )

@@ -478,6 +478,8 @@ class Party:
             raise PolicyError("the plan states another shape of this party's data")
         if member.verify_key != public_bytes(self.run.signing_key):
             raise PolicyError("the plan holds another verification key than this party's")
+        if plan.session != self._session:
+            raise PolicyError(f"the plan is of session {plan.session!r}, not of this one")
         if plan.row_terms != shard.schema.row_terms:
             raise PolicyError("the plan states other weights or offsets of rows than the schema")
         self._policy.check(plan)

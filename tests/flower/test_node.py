@@ -248,6 +248,35 @@ def test_it_waits_only_where_there_is_nothing(monkeypatch: pytest.MonkeyPatch) -
     assert waits == pytest.approx([SHORTEST_SECONDS, 4.0 / 20, SHORTEST_SECONDS])
 
 
+def test_what_waits_for_a_person_keeps_nothing_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The word that the run is over comes behind it, and is what ends it; so with the most."""
+    Fleet()
+    monkeypatch.setattr(flower_node, "ALONE_SECONDS", 0.01)
+    over, waits = threading.Event(), b"agree"
+
+    class Person:
+        def handle(self, data: bytes) -> bytes:
+            if data == waits:
+                assert over.wait(10)
+            else:
+                over.set()
+            return data
+
+    class Scripted(Script):
+        def receive(self) -> Message | None:
+            if not self.requests and len(self.replies) < most:
+                return None
+            return super().receive()
+
+    monkeypatch.setitem(party_app.LOCAL, "person", Person())
+    most = flower_node.CONNECTIONS
+    script = Scripted(*(request(waits) for _ in range(most - 1)), request(b"abort"))
+    with pytest.raises(StopError):
+        flower_node.serve(script, "local:person")
+    answers = [party_app.from_record(reply.content) for reply in script.replies]
+    assert sorted(answers) == [b"abort", *[waits] * (most - 1)]
+
+
 def test_waits_grow_with_silence_within_bounds() -> None:
     assert pause(0.0) == pause(0.9) == SHORTEST_SECONDS
     assert pause(4.0) == pytest.approx(0.2) and pause(1e6) == LONGEST_SECONDS == 0.5

@@ -233,4 +233,4 @@ def test_a_code_ends_where_its_words_change(tmp_path: Path) -> None:
     consent.decide(second, True)
     for each in threads:
         each.join()
-    assert not consent.pending() and not consent._waiting
+    assert not consent.pending()
