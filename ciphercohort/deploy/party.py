@@ -303,7 +303,7 @@ class Party(Background):
     def status(self) -> dict[str, Any]:
         """The session that goes on, its step, and plans that wait: `session`, `step`, `pending`.
 
-        last: the session that ended last, and why.
+        last: the latest session, if it is over, and why.
 
         Raises:
             ProtocolError: no agent answers.

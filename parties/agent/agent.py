@@ -259,15 +259,16 @@ class Agent:
         return make_statement(session, self.name, record.seen, self._signing_key)
 
     def status(self) -> dict[str, Any]:
-        """What its owner may see: no data, no key; last: the session that ended last."""
-        last = self._store.last()
+        """What its owner may see: no data, no key; last: the latest session, if it is over."""
+        last = self._store.latest()
+        record = self._store.record(last) if last else None
         return {
             "party": self.name,
             "session": self._session,
             "step": self._step,
             "silent_seconds": round(time.monotonic() - self._heard, 1),
             "pending": self.consent.pending(),
-            "last": {"session": last[0], "reason": last[1].reason} if last else None,
+            "last": {"session": last, "reason": record.reason} if record and record.ended else None,
         }
 
     def close(self) -> None:

@@ -180,11 +180,6 @@ class SessionStore:
         """The session that began last."""
         return max(self._records, key=lambda name: self._records[name].began, default=None)
 
-    def last(self) -> tuple[str, Record] | None:
-        """The session that ended last, and its record."""
-        over = [(name, record) for name, record in self._records.items() if record.ended]
-        return max(over, key=lambda each: each[1].ended, default=None)
-
     def begin(self, session: str) -> None:
         """Note a new session, whose state is on disk already."""
         self._put(session, Record(began=time.time()))
