@@ -25,8 +25,9 @@ class Curve:
     """Of one group, after each bin, shape (bins,).
 
     times: of the bins [data units]; start: of the first [data units]; at_risk, events: in the bin;
-    survival; greenwood: G; moved: of privacy noise, what independent standard normals add to
-    ln S, shape (bins, any); reached: bins that are known, None: all.
+    survival; greenwood: G; drawn: rows at risk and events, each shape (draws, bins), with privacy
+    noise drawn anew; moved: what it adds to ln S, over sqrt(draws), shape (bins, draws); reached:
+    bins that are known, None: all.
     """
 
     times: Array
@@ -35,6 +36,7 @@ class Curve:
     events: Array
     survival: Array
     greenwood: Array
+    drawn: tuple[Array, Array] | None = None
     moved: Array | None = None
     reached: int | None = None
 
@@ -115,13 +117,25 @@ def log_rank(curves: list[Curve]) -> tuple[float, int, float]:
     return square, freedom, float(chi2.sf(square, freedom))
 
 
+def excess(at_risk: Array, events: Array, reached: int | None = None) -> Array:
+    """O - E, shape (…, groups), of counts, shape (…, groups, bins).
+
+    reached: bins that are counted, None: all.
+    """
+    n, d = at_risk.sum(axis=-2, keepdims=True), events.sum(axis=-2, keepdims=True)
+    inside = np.arange(n.shape[-1]) < (n.shape[-1] if reached is None else reached)
+    kept = (n > 1) & (d > 0) & inside
+    gap = np.where(kept, events - d * at_risk / np.where(kept, n, 1.0), 0.0)
+    return np.asarray(gap.sum(axis=-1))
+
+
 def observed_less_expected(curves: list[Curve], reached: int | None = None) -> tuple[Array, Array]:
-    """O - E of each group, and their covariance; reached: bins that are counted, None: all."""
+    """O - E of each group, and their covariance; reached: see `excess`."""
     at_risk = np.stack([curve.at_risk for curve in curves])
     events = np.stack([curve.events for curve in curves])
     n, d = at_risk.sum(axis=0), events.sum(axis=0)
     kept = (n > 1) & (d > 0) & (np.arange(len(n)) < (len(n) if reached is None else reached))
     share = at_risk[:, kept] / n[kept]
-    gap = (events[:, kept] - d[kept] * share).sum(axis=1)
     scale = d[kept] * (n[kept] - d[kept]) / (n[kept] - 1)
-    return gap, np.diag((scale * share).sum(axis=1)) - (scale * share) @ share.T
+    covariance = np.diag((scale * share).sum(axis=1)) - (scale * share) @ share.T
+    return excess(at_risk, events, reached), covariance

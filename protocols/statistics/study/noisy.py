@@ -6,13 +6,11 @@ curve above and the largest below. A curve ends where the number at risk is not 
 deviations of its noise any more; with late entries it begins where it is so many, and is the
 survival of who lived until then.
 
-To first order in the noise, with d events among n at risk,
-
-    d ln S = sum_j -d d_j / (n_j - d_j) + d_j d n_j / (n_j (n_j - d_j)),
-    d (O - E)_g = sum_k sum_h (1[g = h] - n_g / n) d d_h - d (1[g = h] / n - n_g / n^2) d n_h,
-
-which is linear in independent noise: its variance is added to Greenwood's and to the
-hypergeometric one.
+What the noise does to figures is found by drawing it anew, onto the monotone sums, and through the
+same steps: to first order figures are linear in the noise, but of few rows monotone sums hold much
+less of it than that. The draws are fixed: they are at points of which all linear figures have
+their very variance, each with its opposite. Mean squares of what they move are added to
+Greenwood's variance and to the hypergeometric one.
 
 Sums are factored whatever the grid: noise on a number at risk is at most (1 + (ln K + .43) / pi)
 sigma, that of plain counts sqrt(K) sigma, which is more from K = 3 on.
@@ -29,11 +27,13 @@ from scipy.linalg import solve_triangular, toeplitz
 from scipy.stats import chi2
 
 from parties.kernel.study.lifetimes import square_root
-from protocols.statistics.study.curves import Curve, observed_less_expected
+from protocols.statistics.study.curves import Curve, excess, observed_less_expected
 
 Array = NDArray[np.float64]
 RELIABLE = 5.0
 """Standard deviations of its noise that a number at risk is at least."""
+PAIRS = 500
+"""Of draws, or as many more as a group has values."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,46 +71,49 @@ class Noise:
         found = np.linalg.norm(self.at_risk, axis=1) * np.sqrt(self.series)
         return np.asarray(found)
 
-    def moved(self, by_events: Array, by_risk: Array) -> Array:
-        """What noise does to sums of events and of numbers at risk, shape (…, series, bins).
+    @cached_property
+    def draws(self) -> Array:
+        """Noise of suffix sums of all, events and entries, shape (draws, series, bins).
 
-        by_events, by_risk: factors of each, shape (…, bins).
+        Of mean 0, and with the covariance that it has.
         """
-        risk = by_risk @ self.at_risk
-        signs = (risk, risk + by_events @ self.counts, -risk)
-        return np.stack(signs[: self.series], axis=-2)
+        values = self.series * self.bins
+        pairs = max(PAIRS, values)
+        normal = np.random.default_rng(0).standard_normal((pairs, values))
+        own = np.sqrt(pairs) * np.linalg.qr(normal)[0].reshape(pairs, self.series, self.bins)
+        own = own @ self.at_risk.T
+        own[:, 0] += own[:, 1]  # who leaves does so with an event or without
+        return np.concatenate([own, -own])
 
     def curve(self, cells: Array, times: Array, start: float, most: float) -> Curve | None:
         """Of one group; None: it has too few rows for the noise.
 
         cells: opened, shape (bins, series); most: N, public.
         """
-        suffix = np.triu(np.ones((self.bins, self.bins))) @ solve_triangular(self.root, cells)
-        exits, events, *entries = (
-            falling(each, most) for each in (suffix[:, 0] + suffix[:, 1], *suffix.T[1:])
-        )
-        at_risk = np.maximum(exits - sum(entries), 0.0)
+        suffix = (np.triu(np.ones((self.bins, self.bins))) @ solve_triangular(self.root, cells)).T
+        suffix[0] += suffix[1]
+        sums = falling(suffix, most)
+        at_risk = _at_risk(sums)
         reliable = np.append(at_risk >= RELIABLE * self.spread, False)
-        first = int(np.argmax(reliable)) if entries else 0
+        first = int(np.argmax(reliable)) if self.series > 2 else 0
         reached = first + int(np.argmin(reliable[first:]))
         if reached == first:
             return None
         inside = (np.arange(self.bins) >= first) & (np.arange(self.bins) < reached)
-        dying = np.where(inside, -np.diff(events, append=0.0), 0.0)
-        dying = np.minimum(dying, at_risk * (1 - 1e-9))
-        alive = np.where(inside, at_risk - dying, 1.0)
-        risk = np.where(inside, at_risk, 1.0)
-        by_events, by_risk = np.where(inside, -1 / alive, 0.0), dying / (risk * alive)
-        steps = np.tril(np.ones((self.bins, self.bins)))
-        moved = self.moved(steps * by_events, steps * by_risk).reshape(self.bins, -1)
+        dying = _dying(sums, inside)
+        survival = _survival(at_risk, dying)
+        again = falling(sums + self.draws, most)
+        drawn = _at_risk(again), _dying(again, inside)
+        alive, risk = (np.where(inside, each, 1.0) for each in (at_risk - dying, at_risk))
         return Curve(
             times=times,
             start=start,
             at_risk=at_risk,
             events=dying,
-            survival=np.cumprod(1 - dying / risk),
+            survival=survival,
             greenwood=np.cumsum(dying / (risk * alive)),
-            moved=moved,
+            drawn=drawn,
+            moved=(_survival(*drawn) / survival - 1).T / np.sqrt(len(self.draws)),
             reached=reached,
         )
 
@@ -118,23 +121,38 @@ class Noise:
         """As `curves.log_rank`, with the noise in the covariance."""
         reached = max(curve.reached or 0 for curve in curves)
         gap, covariance = observed_less_expected(curves, reached)
-        at_risk = np.stack([curve.at_risk for curve in curves])
-        events = np.stack([curve.events for curve in curves]).sum(axis=0)
-        total = np.maximum(at_risk.sum(axis=0), 1.0)
-        inside = np.arange(self.bins) < reached
-        share = at_risk / total
-        for h in range(len(curves)):
-            own = np.arange(len(curves))[:, None] == h
-            by_risk = -events * (own - share) / total
-            moved = self.moved((own - share) * inside, by_risk * inside).reshape(len(curves), -1)
-            covariance = covariance + moved @ moved.T
+        fitted = [curve.at_risk for curve in curves], [curve.events for curve in curves]
+        for k, curve in enumerate(curves):
+            assert curve.drawn is not None  # noqa: S101 (as `curve` made it)
+            at_risk, events = (
+                np.stack(np.broadcast_arrays(*others[:k], drawn, *others[k + 1 :]), axis=-2)
+                for drawn, others in zip(curve.drawn, fitted, strict=True)
+            )
+            moved = excess(at_risk, events, reached) - gap
+            covariance = covariance + moved.T @ moved / len(moved)
         own = slice(len(curves) - 1)
         square = float(gap[own] @ np.linalg.pinv(covariance[own, own], hermitian=True) @ gap[own])
         return square, len(curves) - 1, float(chi2.sf(square, len(curves) - 1))
 
 
 def falling(values: Array, most: float) -> Array:
-    """Monotone, and within [0, most]."""
-    below = np.minimum.accumulate(values)
-    above = np.maximum.accumulate(values[::-1])[::-1]
+    """Monotone along the last axis, and within [0, most]."""
+    below = np.minimum.accumulate(values, axis=-1)
+    above = np.maximum.accumulate(values[..., ::-1], axis=-1)[..., ::-1]
     return np.asarray(np.clip((above + below) / 2, 0.0, most))
+
+
+def _at_risk(sums: Array) -> Array:
+    """Of all that leave later, less those that enter later, shape (…, bins)."""
+    return np.asarray(np.maximum(sums[..., 0, :] - sums[..., 2:, :].sum(axis=-2), 0.0))
+
+
+def _dying(sums: Array, inside: NDArray[np.bool_]) -> Array:
+    """Events inside, fewer than rows at risk, shape (…, bins)."""
+    events = np.where(inside, -np.diff(sums[..., 1, :], append=0.0), 0.0)
+    return np.asarray(np.minimum(events, _at_risk(sums) * (1 - 1e-9)))
+
+
+def _survival(at_risk: Array, dying: Array) -> Array:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.cumprod(1 - np.where(dying > 0, dying / at_risk, 0.0), axis=-1))

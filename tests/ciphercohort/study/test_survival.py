@@ -547,7 +547,7 @@ def life_table() -> Any:
 def test_noise_moves_curves_and_the_test_as_their_variance_says(
     series: int, factored: bool
 ) -> None:
-    """Each value of the sum moved by itself, beside the linear map that bands and the test use."""
+    """Each value of the sum moved by itself, beside the draws that bands and the test use."""
     noise = Noise(std=0.01, bins=12, series=series, factored=factored)
     table, times = life_table()[..., :series], np.arange(1.0, 13)
     opened = np.einsum("kj,gjs->gks", noise.root, table)
@@ -565,17 +565,17 @@ def test_noise_moves_curves_and_the_test_as_their_variance_says(
     np.testing.assert_allclose(covariance, due_covariance, rtol=1e-6)
     np.testing.assert_allclose(gap, due_gap, atol=1e-6)
     square, freedom, _ = noise.log_rank(curves)
-    moves, steps = [], np.zeros((2, series, 12))
+    moves, steps, logs = [], np.zeros((2, series, 12)), []
     for g, s, k in np.ndindex(2, series, 12):
         changed = opened.copy()
         changed[g, k, s] += noise.std
         moved = found(changed)
         if g == 0:
-            step = np.log(moved[0].survival / curves[0].survival)[:11]
-            own = curves[0].moved[:11, s * 12 + k]
-            np.testing.assert_allclose(step, own, rtol=1e-3, atol=1e-8)
+            logs.append(np.log(moved[0].survival / curves[0].survival)[:11])
         moves.append(observed_less_expected(moved)[0] - gap)
         steps[g, s, k] = moved[0].restricted_mean(9.5)[0] - curves[0].restricted_mean(9.5)[0]
+    own, each = curves[0].moved[:11], np.array(logs).T
+    np.testing.assert_allclose(own @ own.T, each @ each.T, rtol=1e-3, atol=1e-16)
     whole = covariance + np.array(moves).T @ np.array(moves)
     assert square == pytest.approx(gap[0] ** 2 / whole[0, 0], rel=1e-6) and freedom == 1
     quiet = replace(curves[0], moved=None).restricted_mean(9.5)[1]
