@@ -12,6 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar, TypeVar
 
 import msgspec
@@ -135,7 +136,7 @@ def _check_follows(plan: RunPlan) -> None:
             )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)  # no slots: what follows from the fields is kept
 class RunPlan(ABC):
     """Everything public about one run, whichever its protocol.
 
@@ -356,5 +357,9 @@ class RunPlan(ABC):
 
     def digest(self) -> str:
         """SHA-256 of the canonical JSON, hexadecimal: what the parties agree to."""
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> str:
         text = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()

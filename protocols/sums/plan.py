@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -189,7 +190,7 @@ class GradientPlan(RunPlan):
         """Iterations T."""
         return rounds_of(self.update)
 
-    @property
+    @cached_property
     def task(self) -> Objective:
         """The objective."""
         return objective_from_dict(self.objective)
