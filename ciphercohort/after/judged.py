@@ -95,6 +95,7 @@ class Evaluation(Shown):
             **self.figures,
             "model": self.model.model,
             "trained_in": self.model.session,
+            "view": self.model.view,
             "rows_of": self.rows_of,
             "held_out": {"share": held_out.share, "draw": held_out.draw} if held_out else None,
             "parties": len(plan.members),

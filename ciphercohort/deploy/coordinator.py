@@ -16,7 +16,6 @@ from ciphercohort.deploy.check import check_deployed
 from ciphercohort.deploy.deployed import (
     DeployedRun,
     ends_at_maximum,
-    finished_run,
     following,
     is_first,
     next_run,
@@ -26,12 +25,13 @@ from ciphercohort.deploy.deployed import (
 from ciphercohort.deploy.drive import drive, registered
 from ciphercohort.deploy.evaluation import evaluation_plan, finished_evaluation
 from ciphercohort.deploy.inference import Drive, Tell, infer_deployed
+from ciphercohort.deploy.results import SeveralError, finished_run, opened_table
 from ciphercohort.deploy.supervise import Background, Program, supervised
 from ciphercohort.job.config import (
     DEFAULT_DELTA,
     training_fields,
 )
-from ciphercohort.job.layout import MODEL
+from ciphercohort.job.layout import INFERENCE, MODEL
 from ciphercohort.job.options import DeployOptions, FilePath
 from ciphercohort.results.exact_sums import exact_words
 from ciphercohort.results.predict import ReleasedModel, load_model
@@ -217,11 +217,11 @@ class Coordinator(Background):
         if ends_at_maximum(self.settings, run.plan):
             tell("exact sums at the trained model follow, which end at the maximum likelihood")
             try:
-                found = infer_deployed(self.settings, run.model, see, epsilon=None)[1]
+                infer_deployed(self.settings, run.model, see, epsilon=None)
             except CohortError as error:
                 tell(f"the model stays as trained: {error}")
             else:
-                run = finished_run(self.settings, name, found)
+                run = finished_run(self.settings, name)
         return run
 
     def run_on(
@@ -328,13 +328,20 @@ class Coordinator(Background):
 
         Returns:
             inference.json in the folder of the first session, and what it holds. Exact sums at a
-            model that was trained here without privacy make its documents those of the maximum.
+            model that was trained here without privacy make its documents those of the maximum;
+            once they were opened, its own inference.json is the answer.
 
         Raises:
             CohortError: as of `run`; or the model has another schema, or no inference.
         """
         see = self.driving(tell)
         known = model if isinstance(model, ReleasedModel) else load_model(Path(model))
+        moves = epsilon is None and trained_here(self.settings, known)
+        if moves and session is None:
+            there = opened_table(self.settings, known.session)
+            if there is not None:
+                tell("its exact sums were opened before: this is their table, nobody is asked")
+                return self.settings.session_folder(known.session) / INFERENCE, there
         path, found = infer_deployed(
             self.settings,
             known,
@@ -345,9 +352,20 @@ class Coordinator(Background):
             first=session,
             tell=tell,
         )
-        if epsilon is None and trained_here(self.settings, known):
-            finished_run(self.settings, known.session, found)
+        if moves:
+            self._end_at_maximum(known.session, tell)
         return path, found
+
+    def _end_at_maximum(self, session: str, tell: Tell) -> None:
+        """Write the documents of a training anew, after exact sums at its model."""
+        try:
+            if not finished_run(self.settings, session).model.view:
+                tell(
+                    f"session {session} stays as trained: these sums are not of its parties, of as "
+                    "many rows each"
+                )
+        except SeveralError as error:
+            tell(f"session {session} stays as it is: {error}")
 
     def check(
         self,

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ciphercohort.after.inference import Inference
 from ciphercohort.job.config import WITH_INFERENCE, SimulationConfig
 from ciphercohort.job.figures import check_kind, figures_of, new_draw, settled
 from ciphercohort.job.inputs import GIVEN, with_inputs
@@ -21,7 +20,7 @@ from ciphercohort.report.release_report import render_release
 from ciphercohort.results.cover_words import with_cover
 from ciphercohort.results.documents import write_text
 from ciphercohort.results.plan_figures import run_words
-from ciphercohort.results.predict import ReleasedModel, load_model
+from ciphercohort.results.predict import ReleasedModel
 from ciphercohort.results.promise import Promise
 from ciphercohort.results.shown import Shown
 from coordinator.costs import Costs
@@ -29,10 +28,8 @@ from coordinator.deployment import OUTCOME, SESSION
 from coordinator.log import TRANSCRIPT
 from coordinator.replay import evidence as read_evidence
 from coordinator.settings import SCHEMA, Settings
-from coordinator.status import read_status
 from parties.reader.schema import Schema
 from protocols.errors import ParameterError
-from protocols.exchange import RANGES_VIEW
 from protocols.exchange.serialise import from_plain
 from protocols.exchange.transcript import verify
 from protocols.plan.kinds import plan_from_dict
@@ -106,7 +103,7 @@ def session_fields(settings: Settings, session: str) -> dict[str, Any]:
 
 def agreed_and_opened(settings: Settings, session: str) -> tuple[RunPlan, NDArray[np.float64]]:
     """The plan of a finished session, as all parties signed it, and what it opened."""
-    outcome = _outcome(settings.session_folder(session))
+    outcome = outcome_of(settings.session_folder(session))
     return plan_from_dict(outcome["plan"]), np.array(outcome["weights"])
 
 
@@ -203,37 +200,6 @@ def trained_here(settings: Settings, model: ReleasedModel) -> bool:
     return there and has_maximum(agreed_and_opened(settings, model.session)[0])
 
 
-def finished_run(settings: Settings, session: str, table: Inference | None = None) -> DeployedRun:
-    """Write the documents of a finished session, see `Release.documents`, and its report.
-
-    table: of coefficients, at which the model is to end; None: it stays as trained.
-
-    model.json is in the data's own units; certificate.json is of a run with privacy; run.json is of
-    a run whose costs were kept.
-
-    Raises:
-        ProtocolError: the transcript is broken.
-    """
-    folder = settings.session_folder(session)
-    plan, released = agreed_and_opened(settings, session)
-    release = release_of(
-        plan,
-        released,
-        Schema.load(settings.folder / SCHEMA),
-        transcript_head(folder),
-        costs=_costs(folder),
-        missing=_outcome(folder)["missing"],
-        table=table,
-    )
-    write_documents(folder, release)
-    return DeployedRun(
-        folder=folder,
-        plan=plan,
-        model=load_model(folder),
-        status=read_status(folder) or {},
-    )
-
-
 def write_documents(folder: Path, release: Release) -> None:
     """See `Release.documents`, and the report."""
     for name, text in release.documents().items():
@@ -249,19 +215,9 @@ def release_of(
     *,
     costs: Costs | None = None,
     missing: Sequence[str] = (),
-    table: Inference | None = None,
 ) -> Release:
-    """Of a finished training across machines; head: of its transcript; the rest: see `Release`.
-
-    Raises:
-        ParameterError: a table of exact sums, of a training that does not end at these.
-    """
+    """Of a finished training across machines; head: of its transcript; the rest: see `Release`."""
     private = plan.privacy is not None
-    if table is not None and not has_maximum(plan):
-        raise ParameterError(
-            f"session {plan.session}: its model is the one that training released; exact sums at "
-            "it are a table of their own"
-        )
     found = Mechanism.from_plan(plan, schema.norm_bound).certificate if private else None
     weights, scaling = published(plan, released, schema.bias)
     told = reach_words(plan, released)
@@ -269,9 +225,7 @@ def release_of(
         plan=plan,
         schema=schema,
         schema_from=GIVEN,
-        weights=weights if table is None else table.weights,
-        view="" if table is None else RANGES_VIEW,
-        inference=None if table is None else table.released(),
+        weights=weights,
         released=released,
         scaling=scaling,
         transcript_head=head,
@@ -281,7 +235,7 @@ def release_of(
         costs=costs,
         missing=tuple(missing),
         exact_sums=plan.opens_exact_sums,
-        notes=(told,) if told and table is None else (),
+        notes=(told,) if told else (),
     )
 
 
@@ -293,14 +247,15 @@ def _promise(plan: RunPlan) -> Promise | None:
     return Promise(epsilon=epsilon, delta=delta, training=(epsilon, delta))
 
 
-def _outcome(folder: Path) -> dict[str, Any]:
+def outcome_of(folder: Path) -> dict[str, Any]:
+    """What a finished session agreed on and opened."""
     fields: dict[str, Any] = json.loads((folder / OUTCOME).read_text(encoding="utf-8"))
     return {"missing": [], **fields}
 
 
-def _costs(folder: Path) -> Costs | None:
+def costs_of(folder: Path) -> Costs | None:
     """Of the process that finished the run; None where an earlier version did."""
-    kept = _outcome(folder).get("costs")
+    kept = outcome_of(folder).get("costs")
     return None if kept is None else Costs(**kept)
 
 

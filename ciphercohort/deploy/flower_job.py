@@ -27,12 +27,12 @@ from flwr.serverapp import Grid, ServerApp
 from ciphercohort.deploy.deployed import (
     DeployedRun,
     ends_at_maximum,
-    finished_run,
     following,
     is_first,
     plan_template,
 )
 from ciphercohort.deploy.inference import infer_deployed
+from ciphercohort.deploy.results import finished_run
 from ciphercohort.job.config import DEPLOY, training_fields
 from ciphercohort.job.layout import CERTIFICATE, FACTS, MODEL, PLAN, REPORT, TRANSCRIPT, read_file
 from ciphercohort.job.options import FilePath, option_name
@@ -320,11 +320,11 @@ def _trained(settings: Settings, sites: _Sites, session: str) -> DeployedRun:
 
     log.info("exact sums at the trained model follow, which end at the maximum likelihood")
     try:
-        found = infer_deployed(settings, run.model, see, epsilon=None)[1]
+        infer_deployed(settings, run.model, see, epsilon=None)
     except CohortError as error:
         log.warning("the model stays as trained: %s", error)
         return run
-    return finished_run(settings, name, found)
+    return finished_run(settings, name)
 
 
 def _begin(settings: Settings, before: str | None = None) -> str:

@@ -1,7 +1,8 @@
-"""What a hospital has of a finished run: the documents of the centre that follow from its own."""
+"""Documents of a finished run: the centre's, and those that a hospital has of what it was told."""
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,22 +13,37 @@ import numpy as np
 
 from ciphercohort.after.inference import Inference, infer_by
 from ciphercohort.after.sums import SumSeries, sums_wanted
-from ciphercohort.deploy.deployed import has_maximum, release_of, write_documents
+from ciphercohort.deploy.deployed import (
+    DeployedRun,
+    agreed_and_opened,
+    costs_of,
+    has_maximum,
+    outcome_of,
+    release_of,
+    transcript_head,
+    write_documents,
+)
 from ciphercohort.job.config import DEFAULT_DELTA
 from ciphercohort.job.layout import INFERENCE, PLAN, read_file
 from ciphercohort.report.release import Release
+from ciphercohort.results.predict import load_model
 from ciphercohort.results.result import Array
+from coordinator.settings import SESSIONS, Settings
+from coordinator.status import read_status
 from parties.agent.settings import OUTCOME, RESULTS, SCHEMA
 from parties.reader.schema import Schema
 from parties.reader.views import by_range
 from protocols.errors import CohortError, ParameterError
+from protocols.exchange import RANGES_VIEW
 from protocols.plan.kinds import plan_from_dict
 from protocols.plan.run_plan import RunPlan
 from protocols.sums.one_sum import OneSum
 from protocols.sums.plan import GradientPlan
 
+log = logging.getLogger(__name__)
+
 CLOSE = 1e-9
-"""Between points of a sum as two machines compute them."""
+"""Between points of a sum as two machines compute them, and between sums of the same rows."""
 
 
 def party_results(folder: Path) -> Iterator[Path]:
@@ -41,13 +57,61 @@ def party_results(folder: Path) -> Iterator[Path]:
     for session in kept:
         if session.is_sum:
             continue
-        found, its = None, (session.plan, session.opened, schema, session.transcript)
-        if has_maximum(session.plan) and not (session.folder / INFERENCE).exists():
-            trained = release_of(*its)
-            found = at_maximum(trained, kept_sums(trained, kept))
-        if found is not None or not (session.folder / PLAN).exists():
-            write_documents(session.folder, release_of(*its, table=found))
+        release = release_of(session.plan, session.opened, schema, session.transcript)
+        if not (session.folder / INFERENCE).exists():
+            try:
+                release = with_maximum(release, kept)
+            except SeveralError as error:
+                log.warning("%s: the model stays as trained: %s", session.folder.name, error)
+        if release.view or not (session.folder / PLAN).exists():
+            write_documents(session.folder, release)
         yield session.folder
+
+
+def finished_run(settings: Settings, session: str) -> DeployedRun:
+    """Write the documents of a finished session, see `Release.documents`, and its report.
+
+    They are those of the maximum where exact sums at its model were opened since: by the rule that
+    hospitals and `verify` have. model.json is in the data's own units; certificate.json is of a run
+    with privacy; run.json is of a run whose costs were kept.
+
+    Raises:
+        ProtocolError: the transcript is broken. SeveralError: see `with_maximum`; what is there
+            stays.
+    """
+    folder, release = settings.session_folder(session), _trained(settings, session)
+    write_documents(folder, with_maximum(release, sessions_of(folder.parent)))
+    return DeployedRun(
+        folder=folder,
+        plan=release.plan,
+        model=load_model(folder),
+        status=read_status(folder) or {},
+    )
+
+
+def _trained(settings: Settings, session: str) -> Release:
+    folder = settings.session_folder(session)
+    plan, opened = agreed_and_opened(settings, session)
+    return release_of(
+        plan,
+        opened,
+        Schema.load(settings.folder / SCHEMA),
+        transcript_head(folder),
+        costs=costs_of(folder),
+        missing=outcome_of(folder)["missing"],
+    )
+
+
+def opened_table(settings: Settings, session: str) -> Inference | None:
+    """The table of a training whose exact sums were opened already; None: they were not.
+
+    Raises:
+        SeveralError: see `with_maximum`.
+    """
+    if not (settings.session_folder(session) / INFERENCE).exists():
+        return None
+    trained = _trained(settings, session)
+    return table_of(trained, kept_sums(trained, sessions_of(settings.folder / SESSIONS)))
 
 
 def is_sum(plan: Any) -> bool:
@@ -106,6 +170,10 @@ def sessions_of(folder: Path) -> list[Session]:
     return [Session.of(path.parent) for path in sorted(folder.glob(f"*/{OUTCOME}"))]
 
 
+class SeveralError(ParameterError):
+    """Exact sums at one model, over as many rows, differ."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class KeptSums(SumSeries):
     """Exact sums that this party took part in: what it signed, and was told, of each.
@@ -122,7 +190,7 @@ class KeptSums(SumSeries):
         Of several, as of trainings that ended close to one another: the one whose point is nearest.
 
         Raises:
-            ParameterError: there is none.
+            ParameterError: there is none. SeveralError: there are several, of different values.
         """
         found = list[tuple[float, Session]]()
         for each in self.kept:
@@ -139,14 +207,23 @@ class KeptSums(SumSeries):
                 found.append((apart, each))
         if not found:
             raise ParameterError("no such sum was opened")
-        least, nearest = min(found, key=lambda each: each[0])
-        if any(a == least and not np.array_equal(s.opened, nearest.opened) for a, s in found):
-            raise ParameterError("several such sums were opened, and they differ")
+        least, nearest = min(found, key=lambda each: each[0])  # of several, by their names
+        if any(a == least and not _is_alike(s.opened, nearest.opened) for a, s in found):
+            raise SeveralError(
+                f"exact sums at the model of session {self.trained.session} were opened more than "
+                "once, over as many rows, and they differ: which of them are of the rows that it "
+                "was trained on cannot be told"
+            )
         return nearest.plan, nearest.opened, ""
 
 
 def _rows_of(plan: RunPlan) -> list[tuple[str, int, str]]:
     return [(each.name, each.rows, each.verify_key) for each in plan.members]
+
+
+def _is_alike(one: Array, other: Array) -> bool:
+    """Whether sums are of the same rows, which are added up in another order each time."""
+    return np.allclose(one, other, rtol=CLOSE, atol=CLOSE)
 
 
 def _apart(one: Any, other: Any) -> float:
@@ -172,9 +249,40 @@ def kept_sums(trained: Release, kept: Sequence[Session]) -> KeptSums:
     )
 
 
-def at_maximum(trained: Release, sums: KeptSums) -> Inference | None:
-    """The table that exact sums from the trained model on end at; None: they were not opened."""
+def at_maximum(trained: Release, sums: KeptSums) -> Release:
+    """A training at the maximum that exact sums from its model on end at.
+
+    As it is where they were not opened, or end at none.
+
+    Raises:
+        SeveralError: it cannot be told which of them are of its rows.
+    """
+    table = table_of(trained, sums)
+    if table is None:
+        return trained
+    return replace(
+        trained, weights=table.weights, view=RANGES_VIEW, inference=table.released(), notes=()
+    )
+
+
+def table_of(trained: Release, sums: KeptSums) -> Inference | None:
+    """What `at_maximum` ends at; None: the sums were not opened, or end at none.
+
+    None, too, of a training with noise or weights: exact sums at it are a table of their own.
+
+    Raises:
+        SeveralError: see there.
+    """
+    if not has_maximum(trained.plan):
+        return None
     try:
         return infer_by(sums, trained.encoding, trained.weights, trained.plan.model)
+    except SeveralError:
+        raise
     except CohortError:
         return None
+
+
+def with_maximum(trained: Release, kept: Sequence[Session]) -> Release:
+    """See `at_maximum`; kept: sessions of the folder."""
+    return at_maximum(trained, kept_sums(trained, kept))

@@ -44,6 +44,7 @@ from coordinator.log import TRANSCRIPT
 from coordinator.replay import Check, replay
 from coordinator.settings import SCHEMA, Settings
 from coordinator.status import FILE as STATUS
+from parties.agent.settings import ROWS
 from parties.reader.schema import Schema
 from parties.reader.views import missing_schema
 from protocols.errors import CohortError, ParameterError, SchemaError
@@ -62,8 +63,14 @@ SOFTWARE = re.compile(rf"Python {VERSION}(?:, (?:ciphercohort|openfhe|flwr) {VER
 ANOTHER = "which release wrote it"
 WRITTEN = (PLAN, MODEL, CERTIFICATE, FACTS, INFERENCE, TABLE, EVALUATION, MISSING, REPORT)
 """Documents of a session, each of some sessions."""
-SAID_OF_TRAINING = {INFERENCE: {"trained_in", "privacy_with_training"}, EVALUATION: {"trained_in"}}
+SAID_OF_TRAINING = {
+    INFERENCE: {"trained_in", "privacy_with_training"},
+    EVALUATION: {"trained_in", "rows_of", "held_out"},
+}
 """What documents of a sum say of the training of its model."""
+SAME_ROWS = (
+    "that its sums are of the rows of the training, which each owner's agent holds its own to"
+)
 CENTRE = (SESSION, STATUS, OUTCOME, TRANSCRIPT, MESSAGES)
 """What a session at the centre has, whatever it opened."""
 
@@ -109,7 +116,20 @@ def session_checks(folder: Path) -> Iterator[Check]:
         )
     words = f"{fine}; SHA-256 {told}, to be the same at every party and at the centre"
     yield Check("outcome", not problems, "; ".join(problems) or words)
+    if documents.get(EVALUATION):
+        yield Check("model judged", True, _judged(session, json.loads(documents[EVALUATION])))
     yield Check("not checked", True, ", ".join(_unchecked(session, documents, at_centre)) or "-")
+
+
+def _judged(session: Session, found: Mapping[str, Any]) -> str:
+    """Which of a training's models an evaluation is of: as trained, or at the maximum."""
+    trained = found["trained_in"]
+    now = read_file(session.folder.parent / trained / MODEL).get("view", "")
+    which = "at the maximum" if found["view"] else "as trained"
+    if now == found["view"]:
+        return f"that of {trained}, {which}"
+    other = "at the maximum" if now else "as trained"
+    return f"that of {trained} {which}; its {MODEL} is now {other}, and is not what was judged"
 
 
 def _beside_problems(beside: Session) -> Iterator[str]:
@@ -138,25 +158,37 @@ def _unmade(folder: Path, due: Mapping[str, str]) -> Iterator[str]:
 def _unchecked(session: Session, due: Mapping[str, str], at_centre: bool) -> Iterator[str]:
     """Files of a session's folder that nothing is compared with, and fields of the others."""
     folder = session.folder
-    known = {OUTCOME, *due, *(CENTRE if at_centre else ())}
+    known = {OUTCOME, *due, *(CENTRE if at_centre else (ROWS,))}
     fields = {OUTCOME: set(read_file(folder / OUTCOME)) - {"plan", "digest", "weights", "missing"}}
     if at_centre:
         fields[SESSION] = set(read_file(folder / SESSION)) - {"session", "plan"}
         fields[SESSION] |= {"plan.session", "plan.members.commitment"}  # of the template
         fields[STATUS] = set(read_file(folder / STATUS)) - set(status_fields(session))
         for name, of_training in SAID_OF_TRAINING.items():
-            if session.is_sum and due.get(name) and not session.plan.of_training:
+            if session.is_sum and due.get(name) and not _is_tied(session):
                 fields[name] = of_training
     else:
         # An owner has the centre's word alone for these.
         fields[OUTCOME] |= {"digest", "missing"} & {*read_file(folder / OUTCOME)}
         fields[OUTCOME] -= {"transcript"}
+        yield ROWS  # that is there, and right, its owner's key alone can tell
+    if INFERENCE in due and (session.plan.of_training if session.is_sum else True):
+        fields[INFERENCE] = {*fields.get(INFERENCE, ()), SAME_ROWS}
     for name, rest in fields.items():
         if rest:
             yield f"{name} ({', '.join(sorted(rest))})"
     if REPORT in due and of_another_release(folder / REPORT, due[REPORT]):
         yield f"{REPORT} ({ANOTHER})"
     yield from strays(folder, known)
+
+
+def _is_tied(session: Session) -> bool:
+    """Whether a sum is of its training for sure: its plan states it, and is at its model.
+
+    Sums of products are at no point, so that their plan may state any training of the parties.
+    """
+    point = {"theta", "weights"} & session.plan.objective.keys()
+    return bool(session.plan.of_training and point)
 
 
 def _same_owners(one: Session, other: Session) -> bool:
@@ -210,15 +242,14 @@ def _of_training(session: Session) -> Rewritten:
     beside = list[Session]()
     if "view" in model or (folder / INFERENCE).exists():
         sums = kept_sums(release, sessions_of(folder.parent))
-        table = at_maximum(release, sums)
+        release = at_maximum(release, sums)
         used = {each.plan.session for each in sums.done}
         beside = [each for each in sums.kept if each.plan.session in used]
-        if table is None:
+        if not release.view:
             raise ParameterError(
                 f"{INFERENCE} cannot be computed again: the sessions of its sums are not beside "
                 f"{folder.name}; verify it where it was made"
             )
-        release = release_of(session.plan, session.opened, schema, head, table=table, **rest)
     return {**release.documents(), REPORT: render_release(release)}, beside
 
 

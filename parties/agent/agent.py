@@ -42,8 +42,8 @@ FINISHED = "finished"
 class Agent:
     """Answers messages of one session at a time.
 
-    make_party: a party for a new session, from the owner's files; keep: takes session and outcome,
-    as of `Party.outcome`, of one that has finished.
+    make_party: a party for a new session, from the owner's files; keep: takes session, digest of
+    the plan and outcome, as of `Party.outcome`, of one that has finished.
 
     Security: the state is durable before a reply leaves (`SessionStore.save`); a session that
     ended, or whose key share was lost, is never begun again.
@@ -62,7 +62,7 @@ class Agent:
         consent: Consent,
         limits: Limits | None = None,
         size_cap: int = DEFAULT_SIZE_CAP,
-        keep: Callable[[str, str], object] = lambda session, outcome: None,
+        keep: Callable[[str, str, str], object] = lambda session, plan, outcome: None,
     ) -> None:
         self._keep = keep
         self.name, self.consent, self.size_cap = name, consent, size_cap
@@ -157,7 +157,7 @@ class Agent:
         if party.answered == 0:
             self._end("this party refused", digest(data), reply)
         elif party.answered > self._saved[0] and request.step == "finish":
-            self._keep(request.session, party.outcome(request.body))
+            self._keep(request.session, *party.outcome(request.body))
             self._end(FINISHED, digest(data), reply)
         else:
             self._save(party, request.step)

@@ -5,6 +5,7 @@ The one object of a party's process that has them all; what drives it is elsewhe
 
 from __future__ import annotations
 
+import hmac
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +21,7 @@ from parties.agent.settings import (
     COINS,
     OUTCOME,
     RESULTS,
+    ROWS,
     SCHEMA,
     STATE,
     Settings,
@@ -29,9 +31,9 @@ from parties.agent.store import SessionStore
 from parties.agent.vault import Vault
 from parties.coins import Coin, Coins, cell_coins
 from parties.kernel.private import Terms
-from parties.kernel.run import Run
+from parties.kernel.run import Run, row_seal
 from protocols.errors import PolicyError, PrivacyError
-from protocols.exchange.documents import parse_json, read
+from protocols.exchange.documents import Checked, parse_json, read
 from protocols.exchange.private_files import private_folder, write_private
 from protocols.privacy.laws import RandomSource, SystemRandomness
 from protocols.privacy.loss.ledger import Ledger
@@ -62,6 +64,13 @@ class CoinBox(Coins):
         text = json.dumps(msgspec.to_builtins({**self.kept, draw: coin}))
         write_private(self._path, self._vault.seal(text.encode(), LABEL))
         super()._keep(draw, coin)
+
+
+class SealedRows(Checked, frozen=True):
+    """Rows of a session: plan: digest of what it was by; rows: `row_seal` of them."""
+
+    plan: str
+    rows: str
 
 
 class Owner:
@@ -171,8 +180,10 @@ class Owner:
             "keeps_sessions": self.store.is_kept,
         }
 
-    def keep(self, session: str, outcome: str) -> None:
+    def keep(self, session: str, plan: str, outcome: str) -> None:
         """Note what a finished session released, for `cohort party results`; nothing secret.
+
+        Beside it, by a seal that this owner alone can tell, of which rows; plan: its digest.
 
         Raises:
             PolicyError: this owner took part in no such session, or it is too large.
@@ -181,7 +192,24 @@ class Owner:
         if not named or self.store.record(session) is None or len(outcome) > MOST_OUTCOME:
             raise PolicyError("this is no session's outcome")
         if self._results is not None:
-            write_private(private_folder(self._results / session) / OUTCOME, outcome.encode())
+            folder = private_folder(self._results / session)
+            write_private(folder / ROWS, msgspec.json.encode(self._sealed(plan)))
+            write_private(folder / OUTCOME, outcome.encode())
+
+    def _sealed(self, plan: str) -> SealedRows:
+        return SealedRows(plan, row_seal(self.signing_key, plan, self._rows.fingerprint()))
+
+    def had_these(self, plan: str) -> bool | None:
+        """Whether a finished session was of the rows as they are now; None: no record is here.
+
+        plan: its digest.
+        """
+        own = self._sealed(plan)
+        for path in self._results.glob(f"*/{ROWS}") if self._results else ():
+            kept: SealedRows = read(parse_json(path.read_bytes(), str(path)), SealedRows, str(path))
+            if kept.plan == plan:
+                return hmac.compare_digest(kept.rows, own.rows)
+        return None
 
     def foresee(
         self, events: Sequence[Any], additive_delta: float, run: str

@@ -90,7 +90,13 @@ def _answer(
             has_begun.set()
             ready()
 
-    serving.also(serving=begun, modules=owner.modules, foresee=owner.foresee, keep=owner.keep)
+    serving.also(
+        serving=begun,
+        modules=owner.modules,
+        foresee=owner.foresee,
+        keep=owner.keep,
+        had_these=owner.had_these,
+    )
     channel.send(
         {
             "told": owner.told(),

@@ -1,9 +1,15 @@
-"""What a plan would take of its owner's budget: told, and held to it, before anybody is asked."""
+"""What an owner's records say of a plan: budget, and rows of its training; held to, and told.
+
+Before anybody is asked.
+"""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from parties.verifier.party import REFUSED
 from parties.verifier.recompute import recompute
 from protocols.errors import PolicyError
 from protocols.plan.run_plan import RunPlan
@@ -14,14 +20,43 @@ from protocols.words import count
 if TYPE_CHECKING:
     from protocols.privacy.certificates.mechanism import Mechanism
 
+log = logging.getLogger(__name__)
+
 
 def foreseen(plan: RunPlan, owner: Any) -> tuple[str, ...]:
     """In words, for whoever consents; owner: as of `driven.agent_of`.
 
     Raises:
         PolicyError: the plan, or it and the training that it announces, would overdraw the budget,
-            or its promise does not follow from its noise.
+            or its promise does not follow from its noise; or the rows are not those of the training
+            that it is of, which the owner alone is told.
     """
+    return (*_of_training(plan, owner), *_of_budget(plan, owner))
+
+
+def _of_training(plan: RunPlan, owner: Any) -> Iterator[str]:
+    training = getattr(plan, "of_training", "")
+    if not training:
+        return
+    same = owner.had_these(training)
+    if same is False and not plan.judges:
+        log.warning(
+            "%s refuses a sum of the training by plan %s: the rows, their order or their schema "
+            "have changed since, so that its table would be of other rows than its model; train "
+            "again, or restart the agent with the rows as they were",
+            owner.name,
+            training[:16],
+        )
+        raise PolicyError(REFUSED)
+    said = {
+        True: "was of the rows that you have now",
+        False: "was of other rows than you have now",
+        None: "is not on record here",
+    }
+    yield f"Training {training[:16]} {said[same]}"
+
+
+def _of_budget(plan: RunPlan, owner: Any) -> tuple[str, ...]:
     if plan.privacy is None:
         return ()  # the policy and the account say what they accept
     cost = recompute(plan, owner.schema.norm_bound)

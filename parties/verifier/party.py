@@ -222,15 +222,15 @@ class Party:
         """Steps answered so far; 0 again once closed."""
         return self._answered
 
-    def outcome(self, told: Body) -> str:
-        """JSON of the plan that this party signed, and of what the request `finish` told it."""
-        plan = self._plan.to_dict() if self._plan else None
+    def outcome(self, told: Body) -> tuple[str, str]:
+        """Digest of the plan that this party signed; JSON of it, and of what `finish` told it."""
+        plan, digest_ = (self._plan.to_dict(), self._plan.digest()) if self._plan else (None, "")
         try:
             weights = weights_of(told).tolist()
         except MessageError:
             weights = None
         said = {"weights": weights, "transcript": told.meta.get("transcript")}
-        return json.dumps({"plan": plan, **said})
+        return digest_, json.dumps({"plan": plan, **said})
 
     def fingerprint(self) -> str:
         """SHA-256 of the rows and their schema, hexadecimal."""

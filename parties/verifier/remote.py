@@ -293,9 +293,14 @@ class RemoteOwner:
         found: Mapping[str, str] = self._calls("peers")
         return found
 
-    def keep(self, session: str, outcome: str) -> None:
+    def keep(self, session: str, plan: str, outcome: str) -> None:
         """Note what a finished session released."""
-        self._calls("keep", session, outcome)
+        self._calls("keep", session, plan, outcome)
+
+    def had_these(self, plan: str) -> bool | None:
+        """Whether a finished session was of the rows as they are now."""
+        found: bool | None = self._calls("had_these", plan)
+        return found
 
     def foresee(
         self, events: Sequence[Any], additive_delta: float, run: str

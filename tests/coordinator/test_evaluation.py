@@ -87,7 +87,17 @@ def test_a_model_of_several_classes_is_judged_too(tmp_path: Path) -> None:
 
 
 FIELDS = (
-    *("rows_of", "held_out", "model", "trained_in", "parties", "sites", "suppressed", "privacy"),
+    *(
+        "rows_of",
+        "held_out",
+        "model",
+        "trained_in",
+        "view",
+        "parties",
+        "sites",
+        "suppressed",
+        "privacy",
+    ),
     *("certificate", "noise", "warnings", "session", "plan", "transcript", "out_of_range"),
 )
 

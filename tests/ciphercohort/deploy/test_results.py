@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ciphercohort.deploy.deployed import training_plans
 from ciphercohort.deploy.results import party_results
@@ -18,6 +19,7 @@ from ciphercohort.verify.folder import verify_run
 from parties.agent.owner import MOST_OUTCOME, Owner
 from parties.agent.settings import OUTCOME, RESULTS, SCHEMA
 from parties.agent.vault import Vault
+from parties.policy import Policy
 from protocols.errors import ParameterError, PolicyError
 from tests.parties.agents import PASSPHRASE, Agents
 from tests.protocols.privacy.test_whitened_ledger import calibration
@@ -26,10 +28,21 @@ from tests.support.sessions import record
 
 def keeping(folder: Path, known: bool = True) -> Any:
     store = SimpleNamespace(record=lambda session: object() if known else None)
-    held = SimpleNamespace(_results=folder / RESULTS, store=store)
-    return lambda session, outcome: Owner.keep(held, session, outcome)  # type: ignore[arg-type]
+    rows = SimpleNamespace(fingerprint=lambda: "of rows")
+    return Owner(
+        name="a",
+        rows=rows,
+        views=None,
+        schema=None,
+        signing_key=Ed25519PrivateKey.generate(),
+        store=store,  # type: ignore[arg-type]
+        terms=Policy().terms(),
+        peers=dict,
+        results=folder / RESULTS,
+    ).keep
 
 
+PLAN = "ab" * 32
 UNSTATED = {"slot bound"}
 """Of the toy plan, which states none; plans of commands do."""
 
@@ -108,11 +121,11 @@ def test_a_coordinators_documents_are_checked_beside_its_messages(tmp_path: Path
 def test_whoever_drives_the_kernel_names_no_other_file(session: str, tmp_path: Path) -> None:
     keep = keeping(tmp_path)
     with pytest.raises(PolicyError):
-        keep(session, "{}")
+        keep(session, PLAN, "{}")
     with pytest.raises(PolicyError):
-        keep("a", "x" * (MOST_OUTCOME + 1))
+        keep("a", PLAN, "x" * (MOST_OUTCOME + 1))
     with pytest.raises(PolicyError):
-        keeping(tmp_path, known=False)("a", "{}")
+        keeping(tmp_path, known=False)("a", PLAN, "{}")
     assert not list(tmp_path.iterdir())
 
 

@@ -1,0 +1,138 @@
+"""Exact sums at a trained model: whose documents become those of the maximum, and which do not."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ciphercohort.deploy.coordinator as deployed
+from ciphercohort.deploy.coordinator import Coordinator
+from ciphercohort.results.documents import to_json
+from ciphercohort.verify.folder import verify_run
+from coordinator.deployment import OUTCOME
+from coordinator.settings import Settings
+from parties.agent.vault import Vault
+from parties.policy import Policy
+from tests.coordinator import test_inference as tables
+from tests.coordinator.test_deployment import NAMES
+from tests.parties.agents import PASSPHRASE
+
+DOCUMENTS = ("model.json", "inference.json", "inference.tex", "report.html", "plan.json")
+
+
+def checks(folder: Path) -> dict[str, str]:
+    return {each.name: each.detail for each in verify_run(folder)}
+
+
+def failed(folder: Path) -> dict[str, str]:
+    return {each.name: each.detail for each in verify_run(folder) if not each.passed}
+
+
+class Centre:
+    """A training that stays as trained, and its hospitals."""
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        def drive(settings: Settings, session: str, say: Callable[[str], None]) -> Any:
+            return self.hospitals.drive(session)
+
+        patch.setattr(deployed, "drive", drive)
+        self.hospitals = tables.Hospitals(folder, Vault(PASSPHRASE))
+        self.hospitals.agents.private = False
+        path = self.hospitals.settings.folder / "coordinator.toml"
+        text = path.read_text()
+        training = 'protocol = "secure-aggregation"\nas_trained = true\n'
+        path.write_text(text[: text.index("[training]")] + "[training]\n" + training)
+        for name in NAMES:
+            party = self.hospitals.agents.session.parties[name]
+            party._policy = Policy(allow_insecure=True, exact_sums=True, accept_unbounded=True)
+            self.hospitals.agents.restart(name)
+        self.told: list[str] = []
+        self.centre = Coordinator(self.hospitals.settings.folder)
+        self.centre._check_certificates = lambda: None  # type: ignore[method-assign]
+        self.folder = self.centre.run(tell=self.told.append).folder
+
+    def infer(self) -> Path:
+        return self.centre.infer(self.folder, tell=self.told.append)[0].parent
+
+    def sessions(self) -> int:
+        return len([*self.folder.parent.iterdir()])
+
+    def documents(self) -> dict[str, str]:
+        return {n: (self.folder / n).read_text() for n in DOCUMENTS if (self.folder / n).exists()}
+
+    def view(self) -> str:
+        return str(json.loads((self.folder / "model.json").read_text()).get("view", ""))
+
+
+@pytest.fixture
+def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Centre:
+    monkeypatch.setattr(tables, "FRAMES", dict(tables.FRAMES))
+    return Centre(tmp_path, monkeypatch)
+
+
+def test_an_evaluation_says_which_model_it_is_of(trained: Centre) -> None:
+    """As trained, and at the maximum: both are of the same session."""
+    first = trained.centre.evaluate(trained.folder, tell=trained.told.append)
+    before = trained.documents()
+    trained.infer()
+    assert trained.view() == "ranges" and trained.documents() != before
+    second = trained.centre.evaluate(trained.folder, tell=trained.told.append)
+    said = {}
+    for found, words in ((first, "is not what was judged"), (second, "at the maximum")):
+        folder = trained.centre.settings.session_folder(found.opened.plan.session)
+        path = folder / "evaluation.json"
+        fields = json.loads(path.read_text())
+        said[folder] = fields["view"]
+        assert words in checks(folder)["model judged"] and failed(folder) == {}
+        path.write_text(json.dumps({**fields, "view": "" if fields["view"] else "ranges"}))
+        assert "evaluation.json" in failed(folder)["documents"]
+    assert list(said.values()) == ["", "ranges"]
+
+
+def test_a_second_series_leaves_documents_as_they_are(trained: Centre) -> None:
+    """No sum is opened anew; of the same rows its last digits are others, of other rows it is told.
+
+    Rows are added up in another order each time.
+    """
+    table, first = trained.centre.infer(trained.folder, tell=trained.told.append)
+    found, sessions = trained.documents(), trained.sessions()
+    assert len(found) == len(DOCUMENTS)
+    path, again = trained.centre.infer(trained.folder, tell=trained.told.append)
+    assert path.parent == trained.folder and trained.sessions() == sessions
+    assert to_json(again.rows()) == to_json(first.rows())
+    for factor, is_told in ((1 + 1e-15, False), (1.01, True)):
+        for session in json.loads(table.read_text())["sessions"]:
+            other = table.parents[1] / f"{'y' if is_told else 'z'}{session[1:]}"
+            shutil.copytree(table.parents[1] / session, other)
+            fields = json.loads((other / OUTCOME).read_text())
+            fields["weights"] = [value * factor for value in fields["weights"]]
+            fields["plan"]["session"] = other.name
+            (other / OUTCOME).write_text(json.dumps(fields))
+        trained.told.clear()
+        trained.centre._end_at_maximum(trained.folder.name, trained.told.append)
+        assert trained.documents() == found
+        assert [("stays as it is" in w, "they differ" in w) for w in trained.told] == (
+            [(True, True)] if is_told else []
+        )
+        assert bool(failed(trained.folder)) == is_told
+
+
+def test_sums_of_more_rows_leave_a_training_as_trained(trained: Centre) -> None:
+    before = trained.documents()
+    for name in NAMES:
+        frame = tables.FRAMES[name]
+        tables.FRAMES[name] = frame.iloc[[*range(len(frame)), *range(100)]].reset_index(drop=True)
+        trained.hospitals.agents.restart(name)
+        card = trained.centre.settings.card_path(name)
+        fields = json.loads(card.read_text())
+        card.write_text(json.dumps({**fields, "rows": len(tables.FRAMES[name])}))
+    table = trained.infer()
+    assert trained.documents() == before and not trained.view()
+    assert any("stays as trained" in words for words in trained.told)
+    assert failed(trained.folder) == {}
+    assert json.loads((table / "inference.json").read_text())["inference_about"]["rows"] == 1000

@@ -1,0 +1,113 @@
+"""A sum of a training is of the rows that were trained on, or is refused where they are known."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from parties.agent.owner import Owner
+from parties.agent.settings import ROWS
+from parties.policy import Policy
+from parties.reader.schema import Label, NumericColumn, Schema
+from parties.reader.views import encode_with_views
+from parties.verifier.foreseen import foreseen
+from parties.verifier.party import REFUSED
+from protocols.errors import ParameterError, PolicyError
+
+KEY, TRAINING, OTHER = Ed25519PrivateKey.generate(), "ab" * 32, "cd" * 32
+SCHEMA = Schema(
+    columns=(NumericColumn("age", 0.0, 100.0, 50.0, 20.0),),
+    label=Label("died", "yes", "no"),
+    row_norm=1.5,
+)
+FRAME = pd.DataFrame({"age": np.linspace(20.0, 80.0, 6), "died": ["yes", "no"] * 3})
+CHANGED: dict[str, tuple[pd.DataFrame, Schema]] = {
+    "a cell": (FRAME.replace({"age": {20.0: 21.0}}), SCHEMA),
+    "a label": (FRAME.assign(died=["no", *FRAME.died[1:]]), SCHEMA),
+    "labels among rows": (FRAME.assign(died=FRAME.died.to_numpy()[::-1]), SCHEMA),
+    "order": (FRAME.iloc[::-1].reset_index(drop=True), SCHEMA),
+    "a row more": (pd.concat([FRAME, FRAME[:1]], ignore_index=True), SCHEMA),
+    "schema": (FRAME, replace(SCHEMA, row_norm=1.0)),
+}
+
+
+def owner(folder: Path | None, frame: pd.DataFrame = FRAME, schema: Schema = SCHEMA) -> Owner:
+    """As an agent that was started on these rows."""
+    rows, views = encode_with_views(frame, schema)
+    return Owner(
+        name="north",
+        rows=rows,
+        views=views,
+        schema=schema,
+        signing_key=KEY,
+        store=SimpleNamespace(record=lambda session: object()),  # type: ignore[arg-type]
+        terms=Policy().terms(),
+        peers=dict,
+        results=folder,
+    )
+
+
+def plan(training: str = TRAINING, *, judges: bool = False) -> Any:
+    return SimpleNamespace(of_training=training, judges=judges, privacy=None)
+
+
+@pytest.fixture
+def trained(tmp_path: Path) -> Path:
+    owner(tmp_path).keep("a", TRAINING, "{}")
+    owner(tmp_path).keep("b", OTHER, "{}")
+    return tmp_path
+
+
+@pytest.mark.parametrize("change", CHANGED)
+@pytest.mark.parametrize("judges", [False, True])
+def test_other_rows_are_refused_and_the_owner_alone_is_told(
+    change: str, judges: bool, trained: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An evaluation may be of new rows: its owner is told before it consents."""
+    now = owner(trained, *CHANGED[change])
+    with caplog.at_level(logging.WARNING):
+        if judges:
+            (told,) = foreseen(plan(judges=True), now)
+            assert "other rows" in told
+        else:
+            with pytest.raises(PolicyError) as refusal:
+                foreseen(plan(), now)
+            assert str(refusal.value) == REFUSED and "have changed" in caplog.text
+    assert TRAINING[:16] in (told if judges else caplog.text)
+
+
+@pytest.mark.parametrize("judges", [False, True])
+def test_the_same_rows_and_unknown_trainings_are_said(judges: bool, trained: Path) -> None:
+    for training in (TRAINING, OTHER):
+        (told,) = foreseen(plan(training, judges=judges), owner(trained))
+        assert "of the rows that you have now" in told
+    (told,) = foreseen(plan("ef" * 32, judges=judges), owner(trained))
+    assert "not on record" in told
+    (told,) = foreseen(plan(judges=judges), owner(None))
+    assert "not on record" in told
+    assert foreseen(plan("", judges=judges), owner(trained, *CHANGED["order"])) == ()
+
+
+def test_a_seal_is_of_one_plan_and_one_owner(trained: Path) -> None:
+    """Rows that are alike do not show across trainings, nor to whoever knows them."""
+    kept = [(trained / session / ROWS).read_text() for session in "ab"]
+    assert len(set(kept)) == 2
+    now = owner(trained)
+    now.signing_key = Ed25519PrivateKey.generate()
+    assert now.had_these(TRAINING) is False
+    (trained / "a" / ROWS).write_text(kept[1].replace(OTHER, TRAINING))
+    assert owner(trained).had_these(TRAINING) is False
+
+
+def test_a_record_that_cannot_be_read_names_its_file(trained: Path) -> None:
+    (trained / "a" / ROWS).write_text("{")
+    with pytest.raises(ParameterError, match=ROWS):
+        owner(trained).had_these(TRAINING)
