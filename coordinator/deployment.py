@@ -5,8 +5,9 @@ status.json: how far it is, for people. messages/: every message, see `log`. tra
 hash chain. outcome.json: agreed plan and released weights.
 
 A run ends finished or aborted, with a reason that names the culprit; then the parties are told, and
-erase their key shares. Whatever else happens (this process, the SuperLink or the machine dies)
-leaves it running: `serve_session` in a new Flower run goes on.
+erase their key shares. Whoever could not be told is told before the next session begins: a party
+has one at a time. Whatever else happens (this process, the SuperLink or the machine dies) leaves it
+running: `serve_session` in a new Flower run goes on.
 
 To start a Flower run takes seconds, a sum one of them: one run serves a series, `following`.
 """
@@ -39,7 +40,7 @@ from coordinator.log import (
 from coordinator.relay import relaying
 from coordinator.replay import evidence as read_evidence
 from coordinator.settings import SESSIONS, Settings
-from coordinator.status import OVER, Status, read_status
+from coordinator.status import LOCK, OVER, Status, is_held, read_status
 from coordinator.workers import workers_of
 from protocols.errors import CohortError, ParameterError, ProtocolError
 from protocols.exchange.cards import Card
@@ -49,11 +50,11 @@ from protocols.exchange.relayed import RELAY
 from protocols.exchange.transcript import Transcript
 from protocols.names import COORDINATOR
 from protocols.plan.kinds import plan_from_dict
-from protocols.plan.protocol import ABORT
+from protocols.plan.protocol import ABORT, FINISH
 from protocols.plan.run_plan import Member, RunPlan
 from protocols.steps.workers import KINDS
 
-SESSION, OUTCOME, LOCK = "session.json", "outcome.json", "lock"
+SESSION, OUTCOME, GIVEN_UP = "session.json", "outcome.json", "given-up"
 LOCK_SECONDS = 120.0
 SERIES, NUMBER = "series", "number"
 """Of what a session was wanted for: the first session, None in itself, and the place after it."""
@@ -62,6 +63,7 @@ FOLLOWS_SECONDS, LOOK_SECONDS = 3.0, 0.05
 # How messages reach the nodes of the parties (by name): within so many seconds.
 MakeTransport = Callable[[Mapping[str, int], float], AskParties]
 _ABORT_SECONDS = 30.0
+STOOD_IN = "others stood in for this party: the run went on without it"
 
 
 def create_session(
@@ -109,15 +111,80 @@ def serve_session(settings: Settings, session: str, transport: MakeTransport) ->
         fields = json.loads((folder / SESSION).read_text(encoding="utf-8"))
         plan, before = plan_from_dict(fields["plan"]), fields.get("before")
         run = _Run(settings, folder, session, plan, before)
+        told = transport(run.nodes, _ABORT_SECONDS)
         if run.status.fields["state"] in OVER:
+            tell_end(settings, session, told)
             return
+        for before in untold(settings, run.nodes):
+            tell_end(settings, before, told, run.nodes)
         deadline = fields["created"] + settings.session_seconds
         try:
-            run.go_on(_until(deadline, settings, transport(run.nodes, settings.step_seconds)))
-            run.dismiss(transport(run.nodes, _ABORT_SECONDS))
+            run.go_on(
+                _until(deadline, settings, folder, transport(run.nodes, settings.step_seconds))
+            )
         except CohortError as error:
-            run.abort(error, transport(run.nodes, _ABORT_SECONDS))
+            run.abort(error)
             raise
+        finally:
+            if (read_status(folder) or {}).get("state") in OVER:
+                tell_end(settings, session, told)
+
+
+def untold(settings: Settings, parties: Iterable[str]) -> list[str]:
+    """Sessions that are over, which some of these parties have not heard of."""
+    found = []
+    for path in (settings.folder / SESSIONS).glob(f"*/{SESSION}"):
+        status = read_status(path.parent) or {}
+        if status.get("state") in OVER and {*status.get("untold", ())} & {*parties}:
+            found.append(path.parent.name)
+    return found
+
+
+def tell_end(
+    settings: Settings, session: str, ask: AskParties, parties: Iterable[str] | None = None
+) -> None:
+    """Tell the parties that have not heard of the end, as far as they can be reached.
+
+    They get the last message of a run that finished, so that they have its outcome, or an abort.
+    parties: these alone.
+    """
+    folder, key = settings.session_folder(session), settings.signing_key()
+    status = Status(folder, {})
+    left = list(status.fields.get("untold", ()))
+    fields = json.loads((folder / SESSION).read_text(encoding="utf-8"))
+    keys = {each.name: each.verify_key for each in plan_from_dict(fields["plan"]).members}
+    finished = status.fields["state"] == "finished"
+    done = recorded_finish(folder / FOLDER, (*keys,), public_bytes(key)) if finished else None
+    reason = STOOD_IN if finished else str(status.fields["reason"])
+    for name in [name for name in left if parties is None or name in parties]:
+        abort = Envelope(session, ABORT, COORDINATOR, name, Body({"reason": reason[:500]}))
+        words = [(FINISH, done.requests[name])] if done and name in done.requests else []
+        for step, data in (*words, (ABORT, encode(abort, key))):
+            try:
+                (reply,) = (reply for _, reply in arrivals(ask(step, {name: data})))
+                is_refused = "error" in decode(reply, keys[name]).body.meta
+            except (CohortError, ValueError):
+                break  # the next session's begin tells it, or its own timeout ends it
+            if step == ABORT or not is_refused:  # one that is over refuses whatever comes
+                left.remove(name)
+                status.save(untold=left)
+                break
+
+
+def give_up(settings: Settings, session: str, reason: str, seconds: float = 0.0) -> None:
+    """Abort a session that is not over, and that no process drives; `tell_end` is due.
+
+    seconds: wait so long for one that does.
+
+    Raises:
+        ProtocolError: a process drives it.
+    """
+    folder = settings.session_folder(session)
+    with _only_one(folder, seconds):
+        status = Status(folder, {})
+        if status.fields["state"] not in OVER:
+            begun = status.fields["parties"] if status.fields["attempts"] else ()
+            status.save(state="aborted", reason=reason, untold=[*begun])
 
 
 def following(settings: Settings, session: str) -> str | None:
@@ -150,13 +217,7 @@ def taken_up(settings: Settings, session: str) -> bool:
 def is_driven(settings: Settings, session: str) -> bool:
     """Whether a process has the session's lock, or has had it to the end."""
     folder = settings.session_folder(session)
-    if (read_status(folder) or {}).get("state") in OVER:
-        return True
-    try:
-        with locked(folder / LOCK, 0.0):
-            return False
-    except TimeoutError:
-        return True
+    return (read_status(folder) or {}).get("state") in OVER or is_held(folder / LOCK)
 
 
 def _wanted(settings: Settings, session: str) -> dict[str, Any]:
@@ -251,7 +312,10 @@ class _Run:
             "costs": asdict(self.status.costs),
         }
         write_private(self._folder / OUTCOME, json.dumps(outcome).encode())
-        self.status.save(state="finished", phase="finished", reason=reason, missing=missing)
+        left = [name for name in names if name not in done.replies]
+        self.status.save(
+            state="finished", phase="finished", reason=reason, missing=missing, untold=left
+        )
 
     def _train(self, ask: AskParties) -> None:
         asked = self._settings.workers if self._template.kind in KINDS else 0
@@ -292,30 +356,22 @@ class _Run:
                 )
         return plan
 
-    def abort(self, error: CohortError, ask: AskParties) -> None:
-        """Note the reason and tell the parties, as far as they can be reached."""
+    def abort(self, error: CohortError) -> None:
+        """Note the reason; `tell_end` is due."""
         culprit = getattr(error, "culprit", None)
-        self.status.save(state="aborted", reason=str(error), culprit=culprit)
-        self._end(self._party_keys, str(error), ask)
-
-    def dismiss(self, ask: AskParties) -> None:
-        """Tell the parties that others stood in for, as far as they can be reached."""
-        missing = self.status.fields.get("missing", [])
-        self._end(missing, "others stood in for this party: the run went on without it", ask)
-
-    def _end(self, names: Iterable[str], reason: str, ask: AskParties) -> None:
-        body = Body({"reason": reason[:500]})
-        for name in names:
-            envelope = Envelope(self._session, ABORT, COORDINATOR, name, body)
-            try:
-                for _ in arrivals(ask(ABORT, {name: encode(envelope, self._key)})):
-                    pass
-            except CohortError:
-                continue  # its own timeout erases its key share
+        left = [*self._party_keys]
+        self.status.save(state="aborted", reason=str(error), culprit=culprit, untold=left)
 
 
-def _until(deadline: float, settings: Settings, ask: AskParties) -> AskParties:
+def check_given_up(folder: Path) -> None:
+    """Raise ProtocolError where the centre has given the session of a folder up."""
+    if (folder / GIVEN_UP).exists():
+        raise ProtocolError("the centre gave the session up")
+
+
+def _until(deadline: float, settings: Settings, folder: Path, ask: AskParties) -> AskParties:
     def asking(step: str, outgoing: Mapping[str, bytes]) -> Replies:
+        check_given_up(folder)
         if time.time() > deadline:
             raise ProtocolError(f"the run is not finished within {settings.session_seconds:g} s")
         return ask(step, outgoing)
@@ -324,11 +380,11 @@ def _until(deadline: float, settings: Settings, ask: AskParties) -> AskParties:
 
 
 @contextmanager
-def _only_one(folder: Path) -> Iterator[None]:
+def _only_one(folder: Path, seconds: float = LOCK_SECONDS) -> Iterator[None]:
     """Hold the session's lock; the process of an earlier Flower run may take a moment to die."""
     with ExitStack() as stack:
         try:
-            stack.enter_context(locked(folder / LOCK, LOCK_SECONDS))
+            stack.enter_context(locked(folder / LOCK, seconds))
         except TimeoutError:
             raise ProtocolError("another process drives this session") from None
         yield

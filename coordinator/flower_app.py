@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from coordinator.errors import LostError
 from coordinator.flower_waits import shorten_waits
 from protocols.errors import ProtocolError
 from protocols.exchange.waits import pause
-from protocols.plan.protocol import may_repeat
+from protocols.plan.protocol import ABORT, FINISH, may_repeat
 
 RECORD = "ciphercohort"
 PAYLOAD = "payload"
@@ -43,7 +44,7 @@ class GridTransport:
     they are matched by the request they answer, never by their source node, and late ones are not
     lost. While nothing comes, a look is for one party's reply, each in turn: every look costs the
     SuperLink some milliseconds. relay_attempts: the same request goes out again after a failure: a
-    party answers it with the same bytes.
+    party answers it with the same bytes. check: raises where nobody waits for replies any more.
     """
 
     def __init__(
@@ -52,7 +53,9 @@ class GridTransport:
         nodes: Mapping[str, int],
         timeout: float = STEP_TIMEOUT_SECONDS,
         relay_attempts: int = 1,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
+        self._check = check
         self._grid = grid
         self._nodes = nodes
         self._timeout = timeout
@@ -95,6 +98,8 @@ class GridTransport:
                 if not came:
                     waiting[identifier] = waiting.pop(identifier)  # to the end
                     break
+            if step not in (ABORT, FINISH):
+                self._check()
             if waiting and time.monotonic() > deadline:
                 late = sorted(waiting.values())
                 words = f"no reply to {step!r} within {self._timeout:g} s from {', '.join(late)}"
@@ -171,11 +176,12 @@ def main(grid: Grid, context: Context) -> None:
         session, nodes = SESSIONS[name]
         session(one_by_one(GridTransport(grid, nodes)))
         return
-    from coordinator.deployment import following, serve_session
+    from coordinator.deployment import check_given_up, following, serve_session
     from coordinator.settings import HOME_VARIABLE, Settings
 
     def transport(nodes: Mapping[str, int], seconds: float) -> AskParties:
-        return GridTransport(grid, nodes, seconds, RELAY_ATTEMPTS)
+        check = partial(check_given_up, settings.session_folder(now or ""))
+        return GridTransport(grid, nodes, seconds, RELAY_ATTEMPTS, check)
 
     shorten_waits()
     settings, now = Settings.load(Path(os.environ[HOME_VARIABLE])), name or None

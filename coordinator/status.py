@@ -3,8 +3,9 @@
 Fields: session, state (waiting, running, finished, aborted), phase, step (the one that parties are
 asked), iteration, rounds, reason, culprit, missing (parties that others stand in for), attempts,
 updated (UTC), seconds and bytes_per_party by phase, parties: by name {rows, bytes}; offline: by
-party, since when it is waited for before the first step. `sessions` adds awaited, which follows
-from the messages on disk.
+party, since when it is waited for before the first step; untold: parties that have not heard that
+it is over. `sessions` adds awaited, which follows from the messages on disk, and says interrupted
+of a session that nobody drives or watches.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from coordinator.coordinator import AskParties, Replies
 from coordinator.costs import Costs
 from coordinator.log import FOLDER, unanswered
 from protocols.exchange.cards import Card
-from protocols.exchange.private_files import write_private
+from protocols.exchange.private_files import locked, write_private
 
-FILE = "status.json"
+FILE, LOCK, WATCHED = "status.json", "lock", "watched"
 OVER = ("finished", "aborted")
 """States of a session that nobody goes on with."""
+INTERRUPTED = "interrupted"
+"""In the place of a state: neither over, nor does a process drive it, or wait for its parties."""
 CONNECT = "connect"
 """In the place of a step: a party's node is not connected."""
 
@@ -44,6 +47,7 @@ class Status:
             "culprit": None,
             "missing": [],
             "offline": {},
+            "untold": [],
             "attempts": 0,
             "parties": {name: {"rows": card.rows, "bytes": 0} for name, card in cards.items()},
         }
@@ -106,6 +110,21 @@ def awaited(folder: Path) -> dict[str, dict[str, Any]]:
     return {n: {"step": step, "since": _utc(since)} for n, since in names.items()}
 
 
+def is_held(path: Path) -> bool:
+    """Whether a process has the lock of a file."""
+    try:
+        with locked(path, 0.0):
+            return False
+    except TimeoutError:
+        return True
+
+
+def state_of(folder: Path, status: Mapping[str, Any]) -> str:
+    """Of a session, `INTERRUPTED` included."""
+    held = status["state"] in OVER or any(is_held(folder / name) for name in (LOCK, WATCHED))
+    return str(status["state"]) if held else INTERRUPTED
+
+
 def _utc(seconds: float | None = None) -> str:
     when = (
         datetime.now(timezone.utc)
@@ -124,8 +143,11 @@ def clock(when: str) -> str:
 
 def sessions(folder: Path) -> list[dict[str, Any]]:
     """Every session's status, the latest first; folder: of the sessions."""
-    paths = folder.iterdir() if folder.is_dir() else iter(())
-    found = [
-        {**status, "awaited": awaited(path)} for path in paths if (status := read_status(path))
-    ]
+    found = list[dict[str, Any]]()
+    for path in folder.iterdir() if folder.is_dir() else ():
+        status = read_status(path)
+        if status is not None:
+            state = state_of(path, status)
+            late = awaited(path) if state != INTERRUPTED else {}
+            found.append({**status, "state": state, "awaited": late})
     return sorted(found, key=lambda status: str(status.get("updated")), reverse=True)

@@ -265,6 +265,19 @@ def _centre(
             raise typer.Exit(FAILED) from None
 
 
+@coordinator_app.command(epilog="Example:  cohort coordinator abort centre")
+def abort(
+    folder: Folder,
+    session: Annotated[
+        str | None, typer.Option(help="This one. Default: the latest that is not over.")
+    ] = None,
+    debug: options.Debug = False,
+) -> None:
+    """End a session that goes on or was interrupted: its parties erase their key shares."""
+    with _centre(folder, debug) as (centre, tell):
+        typer.echo(f"session {centre.abort(session, tell)} is over")
+
+
 @coordinator_app.command()
 def status(
     folder: Folder,

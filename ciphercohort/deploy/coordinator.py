@@ -22,7 +22,7 @@ from ciphercohort.deploy.deployed import (
     session_fields,
     trained_here,
 )
-from ciphercohort.deploy.drive import drive, registered
+from ciphercohort.deploy.drive import abort, drive, let_go, registered
 from ciphercohort.deploy.evaluation import evaluation_plan, finished_evaluation
 from ciphercohort.deploy.inference import Drive, Tell, infer_deployed
 from ciphercohort.deploy.results import SeveralError, finished_run, opened_table
@@ -37,13 +37,13 @@ from ciphercohort.results.exact_sums import exact_words
 from ciphercohort.results.predict import ReleasedModel, load_model
 from coordinator import setup
 from coordinator.certificates import CA, SERVER
-from coordinator.deployment import create_session
+from coordinator.deployment import SERIES, create_session, is_driven
 from coordinator.errors import AbortedError
 from coordinator.settings import SESSIONS, Settings
-from coordinator.status import sessions
+from coordinator.status import OVER, sessions
 from parties import launch
 from parties.reader.schema import Schema
-from protocols.errors import CohortError
+from protocols.errors import CohortError, ParameterError
 from protocols.exchange import validity
 from protocols.exchange.cards import Card
 from protocols.exchange.messages import public_bytes
@@ -206,7 +206,7 @@ class Coordinator(Background):
             AbortedError: the run ended without a model; the message says why, `culprit` by whom.
             CohortError: no plan can be certified, or parties are not connected in time.
         """
-        see = self.driving(tell)
+        see = self.driving(tell, session)
         name = session or self._begin(tell)
         see(name)
         if is_first(self.settings, name):
@@ -286,7 +286,7 @@ class Coordinator(Background):
         Raises:
             CohortError: as of `run`; or the model has another schema.
         """
-        see = self.driving(tell)
+        see = self.driving(tell, session)
         known = model if isinstance(model, ReleasedModel) else load_model(Path(model))
         name = session or create_session(
             self.settings,
@@ -334,7 +334,7 @@ class Coordinator(Background):
         Raises:
             CohortError: as of `run`; or the model has another schema, or no inference.
         """
-        see = self.driving(tell)
+        see = self.driving(tell, session)
         known = model if isinstance(model, ReleasedModel) else load_model(Path(model))
         moves = epsilon is None and trained_here(self.settings, known)
         if moves and session is None:
@@ -393,12 +393,38 @@ class Coordinator(Background):
         """
         return check_deployed(
             self.settings,
-            self.driving(tell),
+            self.driving(tell, session),
             epsilon=epsilon,
             delta=delta,
             colluders=colluders,
             first=session,
         )
+
+    def _left(self, session: str) -> str:
+        """What becomes of a session that is watched no longer, and what may be done."""
+        first = session_fields(self.settings, session).get("wanted", {}).get(SERIES) or session
+        goes_on = is_driven(self.settings, session)
+        what = "goes on at the SuperLink" if goes_on else "waits, and nothing is lost"
+        again = "to watch it again" if goes_on else "to go on with it"
+        return (
+            f"session {session} {what}; {again}: the same command with --session {first}; to end "
+            f"it: cohort coordinator abort {self.folder} --session {session}"
+        )
+
+    def abort(self, session: str | None = None, tell: Tell = print) -> str:
+        """End a session for everybody; what it spent stays spent. Returns its name.
+
+        session: the latest that is not over.
+
+        Raises:
+            ParameterError: there is none, or it is over.
+        """
+        goes_on = (each["session"] for each in self.status() if each["state"] not in OVER)
+        name = session or next(goes_on, None)
+        if name is None:
+            raise ParameterError("no session goes on here: cohort coordinator status shows all")
+        abort(self.settings, name, tell)
+        return name
 
     def status(self) -> list[dict[str, Any]]:
         """Every run, the latest first: progress, parties, phases, bytes; no data."""
@@ -412,17 +438,20 @@ class Coordinator(Background):
             tell(towards_one(certificate.epsilon_by_coalition))
         return create_session(self.settings, plan, to_plain(wanted), before)
 
-    def driving(self, tell: Tell) -> Drive:
+    def driving(self, tell: Tell, session: str | None = None) -> Drive:
         """Sees one session after another through to its end, to its final status.
 
-        Exact sums are told of once, before the first of them.
+        Exact sums are told of once, before the first of them. session: to go on with; None: new
+        ones begin, see `drive.let_go`.
 
         Raises:
-            ParameterError: a certificate is over.
+            ParameterError: a certificate is over, or a session was interrupted.
         """
         told = list[str]()
 
         self._check_certificates()
+        if session is None:
+            let_go(self.settings, tell)
 
         def see(session: str) -> dict[str, Any]:
             tell(f"session {session}")
@@ -430,7 +459,11 @@ class Coordinator(Background):
             if plan.opens_exact_sums and not told:
                 told.append(exact_words(True))
                 tell(*told)
-            status = drive(self.settings, session, tell)
+            try:
+                status = drive(self.settings, session, tell)
+            except KeyboardInterrupt:
+                tell(self._left(session))
+                raise
             if status["state"] != "finished":
                 raise AbortedError(status["reason"], session, status["culprit"])
             return status

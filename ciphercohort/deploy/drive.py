@@ -5,17 +5,27 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ciphercohort.deploy import flower_commands
 from ciphercohort.results.documents import to_json
-from coordinator.deployment import is_driven, taken_up
-from coordinator.settings import NODES, Settings
-from coordinator.status import CONNECT, OVER, Status, awaited, clock, read_status
-from protocols.errors import ProtocolError
+from coordinator.deployment import GIVEN_UP, give_up, is_driven, taken_up
+from coordinator.settings import NODES, SESSIONS, Settings
+from coordinator.status import (
+    CONNECT,
+    INTERRUPTED,
+    OVER,
+    WATCHED,
+    Status,
+    awaited,
+    clock,
+    read_status,
+    sessions,
+)
+from protocols.errors import ParameterError, ProtocolError
 from protocols.exchange.private_files import locked, write_private
 
 if TYPE_CHECKING:
@@ -27,6 +37,8 @@ RUN_POLL_SECONDS = 20.0
 LATE_SECONDS = 15.0
 """A reply that takes longer is told of."""
 ATTEMPTS = 20
+END_SECONDS = 120.0
+"""Longest wait for whoever drives a session to end it."""
 
 
 def drive(settings: Settings, session: str, tell: Tell) -> dict[str, Any]:
@@ -41,8 +53,13 @@ def drive(settings: Settings, session: str, tell: Tell) -> dict[str, Any]:
     if read_status(folder) is None:
         raise ProtocolError(f"there is no session {session!r}")
     flower_commands.write_connection(settings)
+    with _watched(folder):
+        return _drive(settings, session, folder, tell)
+
+
+def _drive(settings: Settings, session: str, folder: Path, tell: Tell) -> dict[str, Any]:
     deadline = time.monotonic() + settings.session_seconds
-    if taken_up(settings, session):
+    if is_driven(settings, session) or taken_up(settings, session):
         _watch(settings, folder, None, deadline, tell)
     for attempt in range(ATTEMPTS):
         if _is_over(folder):
@@ -53,11 +70,66 @@ def drive(settings: Settings, session: str, tell: Tell) -> dict[str, Any]:
         run = _patiently(deadline, tell, lambda: flower_commands.submit(settings, session))
         _watch(settings, folder, run, deadline, tell)
     else:
-        Status(folder, {}).save(state="aborted", reason=f"{ATTEMPTS} Flower runs ended early")
+        give_up(settings, session, f"{ATTEMPTS} Flower runs ended early")
     status = read_status(folder)
     if status is None:
         raise ProtocolError(f"{folder} has lost its status")
     return status
+
+
+@contextmanager
+def _watched(folder: Path) -> Iterator[None]:
+    """Nobody takes the session for interrupted; another process may watch it as well."""
+    with ExitStack() as stack:
+        with suppress(TimeoutError):
+            stack.enter_context(locked(folder / WATCHED, LOOK_SECONDS))
+        yield
+
+
+def let_go(settings: Settings, tell: Tell) -> None:
+    """Give interrupted sessions up of which nothing is spent, or that are too old to go on.
+
+    Their parties have one session at a time.
+
+    Raises:
+        ParameterError: of one something may be spent, so that its administrator decides.
+    """
+    oldest = datetime.now(timezone.utc) - timedelta(seconds=settings.session_seconds)
+    for each in sessions(settings.folder / SESSIONS):
+        name, phase = each["session"], each["phase"]
+        if each["state"] != INTERRUPTED or not each["attempts"]:
+            continue
+        if phase not in ("", "agree") and datetime.fromisoformat(each["updated"]) > oldest:
+            raise ParameterError(
+                f"session {name} was interrupted in phase {phase!r}, and its parties keep it: go "
+                f"on with it by --session {name}, or end it: cohort coordinator abort "
+                f"{settings.folder} --session {name}"
+            )
+        give_up(settings, name, "it was interrupted, and another session followed")
+        tell(f"session {name}, which was interrupted, is given up")
+
+
+def abort(settings: Settings, session: str, tell: Tell) -> None:
+    """End a session that is not over; its parties are told, now or before the next one begins.
+
+    Raises:
+        ParameterError: there is no such session, or it is over. ProtocolError: whoever drives it
+            does not end it in time.
+    """
+    folder = settings.session_folder(session)
+    status = read_status(folder)
+    if status is None or status["state"] in OVER:
+        why = "there is none" if status is None else f"it is {status['state']}"
+        raise ParameterError(f"session={session!r} cannot be ended: {why}")
+    write_private(folder / GIVEN_UP, b"")
+    give_up(settings, session, "the centre gave it up", END_SECONDS)  # whoever drives it has looked
+    if not (read_status(folder) or {}).get("untold"):
+        return
+    try:
+        flower_commands.write_connection(settings)
+        flower_commands.submit(settings, session)
+    except (ProtocolError, subprocess.TimeoutExpired) as error:
+        tell(f"its parties are told before the next session begins ({error})")
 
 
 def register_missing(settings: Settings) -> dict[str, str]:
@@ -169,7 +241,7 @@ def _wait_for_nodes(settings: Settings, session: str, deadline: float, tell: Tel
         words = [late_words(n, states[n], {"step": CONNECT, "since": since[n]}) for n in missing]
         if time.monotonic() > until:
             reason = f"not connected within {settings.step_seconds:g} s: {', '.join(missing)}"
-            status.save(state="aborted", reason=reason)
+            give_up(settings, session, reason)
             raise ProtocolError(reason)
         if words != told:
             tell("; ".join(words))

@@ -18,12 +18,12 @@ from rich.table import Table
 from rich.text import Text
 
 from ciphercohort.report.html import render
-from coordinator.status import clock, sessions
+from coordinator.status import INTERRUPTED, clock, sessions
 from protocols.plan.protocol import PHASES
 
 REFRESH_SECONDS = 2
 _HOSTS = ("127.0.0.1", "localhost")
-_STYLES = {"finished": "green", "aborted": "bold red", "running": "yellow"}
+_STYLES = {"finished": "green", "aborted": "bold red", "running": "yellow", INTERRUPTED: "yellow"}
 
 
 def status_tables(runs: Sequence[dict[str, Any]]) -> Iterator[Table | Text]:
@@ -46,6 +46,11 @@ def status_tables(runs: Sequence[dict[str, Any]]) -> Iterator[Table | Text]:
         ),
     )
     for run in runs:
+        if run["state"] == INTERRUPTED:
+            yield Text(
+                f"{run['session'][:8]} interrupted: cohort coordinator run FOLDER --session "
+                f"{run['session']} goes on with it, cohort coordinator abort ends it"
+            )
         if run["reason"]:
             yield Text(f"{run['session'][:8]} {run['state']}: {run['reason']}")
     for run in runs[:1]:

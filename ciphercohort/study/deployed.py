@@ -121,7 +121,7 @@ def _written(
 ) -> tuple[Path, Found]:
     """What is found by sums over rows of `schema`, and its documents."""
     wanted = sums_wanted(epsilon, delta, colluders)
-    sums = DeployedSums.of(centre.settings, centre.driving(tell), schema, wanted, session)
+    sums = DeployedSums.of(centre.settings, centre.driving(tell, session), schema, wanted, session)
     found = find(sums)
     folder = centre.settings.session_folder(sums.sessions[0])
     body = {**found.released(), "sessions": sums.sessions}

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 import coordinator.deployment as deployment
 import coordinator.flower_app as flower_app
 import parties.flower_app as party_app
+from ciphercohort.deploy import drive
 from coordinator.deployment import create_session, serve_session
+from coordinator.errors import LostError
 from coordinator.log import FOLDER, TRANSCRIPT, MessageLog, recorded_finish
 from coordinator.settings import CARDS, HOME_VARIABLE, IDENTITY, NODES, Settings
 from coordinator.setup import init_coordinator
@@ -316,6 +319,113 @@ def test_an_abort_names_the_culprit_and_tells_the_parties(centre: Centre) -> Non
     assert centre.forgotten()
     centre.serve(session)  # an aborted session never goes on
     assert read_status(folder) == status
+
+
+@pytest.mark.parametrize("step", ["enrol", "agree", "refresh/1", "finish"])
+def test_whoever_missed_the_end_is_told_before_the_next_session(centre: Centre, step: str) -> None:
+    """It was away; one that finished gets its outcome. Nobody else is told again."""
+    session, folder = centre.begin()
+    away = NAMES[1]
+
+    def leaving(current: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
+        if current == step:
+            gone.append(away)
+        if away in gone and away in outgoing:
+            centre.ask(current, {n: data for n, data in outgoing.items() if n != away})
+            raise LostError("no reply", (away,))
+        return centre.ask(current, outgoing)
+
+    gone = list[str]()
+    with suppress(ProtocolError):
+        centre.serve(session, leaving)
+    status = read_status(folder)
+    assert status is not None and status["untold"] == [away]
+    assert status["state"] == ("finished" if step == "finish" else "aborted")
+    assert (centre.agents.agents[away].status()["session"] is None) == (step == "enrol")
+    centre.agents.restart(away)
+    following, _ = centre.begin()
+    centre.asked.clear()
+    centre.serve(following)
+    word = "finish" if step == "finish" else "abort"
+    assert centre.asked[:2] == [(word, away), ("enrol", NAMES[0])]
+    assert centre.forgotten() and (read_status(folder) or {})["untold"] == []
+    assert log2_error(centre.weights(following), centre.twin()) < -17
+    if step == "finish":
+        record = centre.agents.agents[away]._store.record(session)
+        assert record is not None and record.reason == "finished"
+
+
+def test_a_killed_centre_lets_go_and_one_that_is_driven_does_not(
+    centre: Centre, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No abort was ever sent; what is spent is given up by command alone."""
+    settings, said = centre.settings, list[str]()
+    monkeypatch.setattr(drive.flower_commands, "submit", unreachable)
+
+    def killed_before(step: str) -> str:
+        session, _ = centre.begin()
+        with pytest.raises(KeyboardInterrupt):
+            centre.serve(session, dies_before(step, centre.ask))
+        return session
+
+    def state(session: str) -> str:
+        return next(each for each in sessions(settings.folder / "sessions")
+                    if each["session"] == session)["state"]  # fmt: skip
+
+    early = killed_before("reveal")
+    for name in ("lock", "watched"):
+        with locked(settings.session_folder(early) / name):
+            assert state(early) == "running"
+            drive.let_go(settings, said.append)
+    assert not said and state(early) == "interrupted"
+    with pytest.raises(ProtocolError, match="busy with session"):
+        centre.serve(centre.begin()[0])
+    drive.let_go(settings, said.append)
+    assert len(said) == 1 and early in said[0] and state(early) == "aborted"
+    late = killed_before("refresh/1")
+    with pytest.raises(ParameterError, match=f"--session {late}, or end it: cohort coord"):
+        drive.let_go(settings, said.append)
+    with (
+        locked(settings.session_folder(late) / "lock"),
+        monkeypatch.context() as patch,
+        pytest.raises(ProtocolError, match="another process drives"),
+    ):
+        patch.setattr(drive, "END_SECONDS", 0.05)
+        drive.abort(settings, late, said.append)
+    drive.abort(settings, late, said.append)
+    assert state(late) == "aborted" and "told before the next session" in said[-1]
+    with pytest.raises(ParameterError, match="it is aborted"):
+        drive.abort(settings, late, said.append)
+    session, _ = centre.begin()
+    centre.serve(session)
+    assert log2_error(centre.weights(session), centre.twin()) < -17 and centre.forgotten()
+
+
+def unreachable(*_: Any) -> int:
+    raise ProtocolError("no SuperLink")
+
+
+def test_a_session_that_is_given_up_ends_while_it_waits(centre: Centre) -> None:
+    """Its parties are told by whoever drives it."""
+    session, folder = centre.begin()
+
+    class Silent:
+        def push_messages(self, messages: Any) -> list[str]:
+            return ["m"] * len(messages)
+
+        def pull_messages(self, identifiers: Any) -> list[Any]:
+            (folder / deployment.GIVEN_UP).touch()
+            return []
+
+    check = partial(deployment.check_given_up, folder)
+    silent = flower_app.GridTransport(Silent(), dict.fromkeys(NAMES, 7), 60.0, 3, check)  # type: ignore[arg-type]
+
+    def ask(step: str, outgoing: Mapping[str, bytes]) -> Any:
+        return silent(step, outgoing) if step == "agree" else centre.ask(step, outgoing)
+
+    with pytest.raises(ProtocolError, match="the centre gave the session up"):
+        centre.serve(session, ask)
+    assert (read_status(folder) or {})["untold"] == [] and centre.forgotten()
 
 
 def changed(folder: Path, change: Any) -> None:

@@ -28,6 +28,7 @@ from ciphercohort.cli.app import app
 from ciphercohort.deploy.deployed import plan_template
 from ciphercohort.report.status_page import make_server, page
 from coordinator.settings import Settings as CentreSettings
+from coordinator.status import LOCK
 from parties.agent.doors import Doors
 from parties.agent.owner import Owner
 from parties.agent.server import AgentServer
@@ -37,6 +38,7 @@ from parties.kernel.model import ModelSheet
 from parties.kernel.model.session import Alone
 from protocols.errors import ParameterError, PolicyError
 from protocols.exchange.documents import load_toml, to_toml
+from protocols.exchange.private_files import locked
 from protocols.plan.held_out import HeldOut
 from protocols.sums.plan import GradientPlan
 from tests.support.helpers import agent_of
@@ -434,7 +436,7 @@ RUN = {
 def served(tmp_path: Path) -> Iterator[int]:
     (tmp_path / "5e551").mkdir()
     (tmp_path / "5e551" / "status.json").write_text(json.dumps(RUN))
-    with make_server(tmp_path, 0) as server:
+    with locked(tmp_path / "5e551" / LOCK), make_server(tmp_path, 0) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server.server_address[1]
         server.shutdown()
@@ -465,14 +467,22 @@ def test_the_page_is_read_only_and_local(served: int) -> None:
     assert fetch(served, "/", host="evil.example.org")[0] == 403
 
 
-def test_status_in_the_terminal(home: Path) -> None:
+def test_status_in_the_terminal(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flower_commands, "submit", lambda settings, session: 1)
     folder = home / "centre" / "sessions" / "5e551"
     folder.mkdir(parents=True)
     (folder / "status.json").write_text(json.dumps(RUN))
-    shown = cohort("coordinator", "status", home / "centre").output
-    assert "running" in shown and "1/4" in shown and "7.0 MB" in shown
-    told = json.loads(cohort("coordinator", "status", home / "centre", "--json").output)
+    with locked(folder / LOCK):  # somebody drives it
+        shown = cohort("coordinator", "status", home / "centre").output
+        assert "running" in shown and "1/4" in shown and "7.0 MB" in shown
+        told = json.loads(cohort("coordinator", "status", home / "centre", "--json").output)
     assert told == [{**RUN, "awaited": {}}]
+    shown = " ".join(cohort("coordinator", "status", home / "centre").output.split())
+    assert "running" not in shown and "--session 5e551 goes on with it" in shown
+    ended = cohort("coordinator", "abort", home / "centre", "--session", "5e551")
+    assert ended.output.strip().endswith("session 5e551 is over")
+    assert json.loads((folder / "status.json").read_text())["state"] == "aborted"
+    assert cohort("coordinator", "abort", home / "centre").exit_code == 2
 
 
 # -- Flower's programs --------------------------------------------------------------------------

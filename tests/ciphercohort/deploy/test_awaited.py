@@ -34,11 +34,12 @@ from coordinator.certificates import CA, SERVER, SERVER_KEY, hosts_of, make_cert
 from coordinator.log import FOLDER, unanswered
 from coordinator.settings import SESSIONS, Settings
 from coordinator.setup import INVITATION, init_coordinator
-from coordinator.status import Status, awaited, read_status, sessions
+from coordinator.status import WATCHED, Status, awaited, read_status, sessions
 from parties import flower_node, launch
 from parties.agent.vault import Vault
 from protocols.errors import ParameterError
 from protocols.exchange import validity
+from protocols.exchange.private_files import locked
 from protocols.names import spoken
 from tests.coordinator.test_deployment import ADDRESSES, NAMES, Centre
 from tests.parties.agents import PASSPHRASE
@@ -121,7 +122,8 @@ def test_it_is_told_at_once_who_is_late_and_since_when(
     assert said[2].startswith(late + "it computes") and len(said) == 3
     words = drive.late_words("a", "online", {"step": "agree", "since": then.isoformat()})
     assert words.endswith("(agree): its owner has not consented yet: cohort party consent")
-    (shown,) = (each for each in sessions(folder.parent) if each["session"] == session)
+    with locked(folder / WATCHED):
+        (shown,) = (each for each in sessions(folder.parent) if each["session"] == session)
     assert f"{NAMES[1]} is awaited since {then:%H:%M:%S} UTC (enrol)" in page([shown])
 
 

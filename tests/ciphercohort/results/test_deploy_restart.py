@@ -7,8 +7,10 @@ import os
 import re
 import signal
 import subprocess
+import threading
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ from coordinator.settings import NODES, Settings
 from coordinator.status import read_status
 from parties import launch
 from parties.agent.frames import AgentClient
-from protocols.errors import CohortError
+from protocols.errors import CohortError, ProtocolError
 from protocols.names import SECURE_AGGREGATION
 from tests.ciphercohort.deploy.test_deploy import NAMES, PASSPHRASE, answering, home
 
@@ -84,7 +86,7 @@ class Centre:
         self._settings = home / "centre" / "coordinator.toml"
         patch.setattr(deploy_coordinator, "drive", self.drive)
         self.due: list[str] = []
-        self.verifier = False
+        self.verifier = self.is_refused = False
 
     def run(self, protocol: str, due: list[str], verifier: bool = False) -> Any:
         """One training; due: steps before which KILLED is killed, and started again."""
@@ -103,9 +105,12 @@ class Centre:
         """In place of Flower."""
         nodes = {name: k for k, name in enumerate(settings.cards())}
         (settings.folder / NODES).write_text(to_json(nodes))
-        clients = {name: AgentClient(self._home / name / "agent.sock") for name in NAMES}
+        sockets = {name: self._home / name / "agent.sock" for name in NAMES}
+        clients = {name: AgentClient(path, patience=2.0) for name, path in sockets.items()}
 
         def ask(step: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
+            if step == "agree" and self.is_refused:
+                self.killed_while_asked(outgoing["west"])
             if step in self.due:
                 self.due.remove(step)
                 self._processes.kill(KILLED, self.verifier)
@@ -118,10 +123,45 @@ class Centre:
             say(f"over: {error}")
         return read_status(settings.session_folder(session))
 
+    def killed_while_asked(self, request: bytes) -> None:
+        """Another owner refuses while this one's is asked; it does not hear of the end."""
+        party = Party(self._home / "west")
+        relay = AgentClient(self._home / "west" / "agent.sock", patience=0.0)
+
+        def offer() -> None:
+            with suppress(CohortError):
+                relay.handle(request)
+
+        offering = threading.Thread(target=offer)
+        offering.start()
+        while not party.pending():
+            time.sleep(0.05)
+        self._processes.kill("west")
+        offering.join(10)
+        raise ProtocolError("another owner refuses")
+
 
 @pytest.fixture
 def centre(home: Path, processes: Processes, monkeypatch: pytest.MonkeyPatch) -> Centre:
     return Centre(home, processes, monkeypatch)
+
+
+def test_a_run_that_ended_while_an_owner_was_asked_does_not_keep_its_party(
+    centre: Centre, processes: Processes, home: Path
+) -> None:
+    """Nor after its agent was killed: the next run tells it before it enrols."""
+    centre.is_refused = True
+    with pytest.raises(AbortedError, match="another owner refuses"):
+        Coordinator(home / "centre").run(tell=lambda words: None)
+    processes.start("west")
+    status = Party(home / "west").status()
+    assert status["session"] is not None and status["pending"] == {}
+    centre.is_refused = False
+    owner = answering(Party(home / "west"), accept=False)
+    with pytest.raises(AbortedError, match="'west' refuses step 'agree'"):  # its owner was asked
+        Coordinator(home / "centre").run(tell=lambda words: None)
+    owner.join(10)
+    assert all(Party(home / name).status()["session"] is None for name in NAMES)
 
 
 @pytest.mark.parametrize(
