@@ -25,6 +25,7 @@ from typer.testing import CliRunner
 
 from ciphercohort.cli import party as cli_party
 from ciphercohort.cli.app import app
+from ciphercohort.deploy import flower_commands
 from ciphercohort.deploy.deployed import plan_template
 from ciphercohort.report.status_page import make_server, page
 from coordinator.settings import Settings as CentreSettings
