@@ -40,6 +40,7 @@ from parties.flower_link import (
     connected,
     installed,
 )
+from parties.launch import OFFLINE, ONLINE
 from protocols.errors import ParameterError
 from protocols.exchange.validity import check, shown_at
 from protocols.exchange.waits import pause
@@ -167,10 +168,12 @@ def main(words: Sequence[str]) -> int:
         return os.EX_CONFIG
     try:
         with connected(given.superlink, roots, key, given.max_wait_time) as link:
-            log.info("node %d is online", link.node_id)
+            log.info("%s: %d", ONLINE, link.node_id)
             serve(link, address)
     except TurnedAwayError:
         return os.EX_TEMPFAIL
+    finally:
+        log.info(OFFLINE)
     return 1
 
 

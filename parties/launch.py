@@ -19,6 +19,10 @@ import runpy
 runpy.run_module({module!r}, run_name="__main__", alter_sys=True)"""
 
 
+ONLINE, OFFLINE = "this node is online", "this node is offline"
+"""What a relay's log says of its connection; the latest of both holds."""
+
+
 def program(module: str) -> list[str]:
     """Command that runs an installed module; nothing is loaded from the current folder.
 

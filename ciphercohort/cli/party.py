@@ -364,6 +364,8 @@ def status(folder: Folder, as_json: options.AsJson = False, debug: options.Debug
         )
         typer.echo(f"{found['party']}: {words if found['session'] else 'no session'}")
         _say_last(found)
+        if node := party.node():
+            typer.echo(node)
         # A code stands beside the words that it accepts, and nowhere else.
         show = f"; to see them: cohort party consent {folder}" if found["pending"] else ""
         typer.echo(f"plans that wait for consent: {len(found['pending'])}{show}")

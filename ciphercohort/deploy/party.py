@@ -26,6 +26,7 @@ from parties.agent.frames import CONSENT, GIVE_UP, STATEMENT, STATUS, AgentClien
 from parties.agent.setup import MAX_DELTA, MAX_EPSILON, SEVERAL, init_party
 from parties.agent.vault import new_entry, read_entry
 from parties.kernel import EVERY
+from parties.launch import OFFLINE, ONLINE
 from parties.reader.schema import Classes, Label, Schema, Targets
 from parties.reader.shard import encode_shard
 from protocols import errors
@@ -300,6 +301,14 @@ class Party(Background):
         write_private(self.folder / files.CA, found)
         return until
 
+    def node(self) -> str:
+        """What the node of this folder says last of its connection, and when; empty: nothing."""
+        path = _node_log(self.folder)
+        lines = path.read_text(errors="replace").splitlines() if path.exists() else []
+        said = (line for line in reversed(lines) if ONLINE in line or OFFLINE in line)
+        when, _, words = next(said, "").partition(",")
+        return f"{words.partition(' ')[2]} (since {when})" if words else ""
+
     def status(self) -> dict[str, Any]:
         """The session that goes on, its step, and plans that wait: `session`, `step`, `pending`.
 
@@ -455,12 +464,17 @@ def _watch(
         ended.put("agent")
 
 
+def _node_log(folder: Path) -> Path:
+    return folder / "logs" / "supernode.log"
+
+
 def _node(settings: files.Settings) -> Program:
     return Program(
         name="SuperNode",
         command=launch.tied(flower_commands.supernode(settings)),
         environment=flower_commands.environment(settings.folder),
-        log_path=settings.folder / "logs" / "supernode.log",
+        log_path=_node_log(settings.folder),
+        ready=(ONLINE, f"is connected to {settings.superlink}"),
         expected={
             os.EX_TEMPFAIL: "is not let in, and goes on trying: the centre has not admitted this "
             "party, takes its last connection for alive, which a crash leaves for a minute, or has "

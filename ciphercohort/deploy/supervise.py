@@ -33,7 +33,8 @@ _CHILDREN_LOOKS = 10
 class Program:
     """What to run; log_path: where its output goes.
 
-    expected: what it says to a person, once, that it ended with such a code.
+    expected: what it says to a person, once, that it ended with such a code; ready: what its output
+    has once it works, and what that says.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Program:
     environment: Mapping[str, str]
     log_path: Path
     expected: Mapping[int, str] = field(default_factory=dict)
+    ready: tuple[str, str] = ("", "")
 
 
 @contextmanager
@@ -59,10 +61,15 @@ def supervised(program: Program) -> Iterator[None]:
 def _keep(program: Program, stopping: threading.Event) -> None:
     pause, told = 0.5, ""
     while not stopping.is_set():
-        began = time.monotonic()
+        began, before = time.monotonic(), _size(program.log_path)
+        found, words = program.ready
         with _started(program) as process:
             while process.poll() is None and not stopping.wait(0.2):
-                pass
+                if found and found in program.log_path.read_bytes()[before:].decode():
+                    found = ""
+                    if words != told:
+                        log.warning("%s %s", program.name, words)
+                    told = words
         if stopping.is_set():
             return
         lasted = time.monotonic() - began > 60
@@ -73,6 +80,10 @@ def _keep(program: Program, stopping: threading.Event) -> None:
             log.warning("%s %s: see %s", program.name, words, program.log_path)
         told = words
         stopping.wait(pause)
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
 
 
 @contextmanager

@@ -126,6 +126,31 @@ def test_a_program_that_ends_again_and_again_is_told_of_once(
     assert record.getMessage().startswith(f"x {words}") and str(program.log_path) in record.message
 
 
+def test_a_program_that_works_at_last_says_so(
+    tmp_path: Path, monkeypatch: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After what kept it from working, once; what an earlier process said does not count."""
+    monkeypatch.setattr(supervise, "LONGEST_PAUSE_SECONDS", 0.01)
+    let_in, log = tmp_path / "let-in", tmp_path / "x.log"
+    log.write_text("online\n")
+    code = f"while test -e {let_in}; do echo online; sleep 9; done; exit 75"
+    program = Program(
+        name="x",
+        command=["/bin/sh", "-c", code],
+        environment=os.environ,
+        log_path=log,
+        expected={75: "waits"},
+        ready=("online", "is connected"),
+    )
+    with supervised(program):
+        for said in ("x waits", "x is connected"):
+            while not caplog.records or not caplog.records[-1].getMessage().startswith(said):
+                time.sleep(0.05)
+            let_in.touch()
+        time.sleep(0.5)
+    assert len(caplog.records) == 2
+
+
 # -- a SuperLink that keeps nothing on disk -------------------------------------------------------
 
 
