@@ -60,6 +60,7 @@ def init(
 ) -> None:
     """Make identity, certificates and configuration; FOLDER/invitation.json goes to the parties."""
     with refusals(debug) as console:
+        say(console, f"making identity and certificates in {folder}: some seconds")
         from ciphercohort.deploy.coordinator import Coordinator
 
         centre = Coordinator.init(

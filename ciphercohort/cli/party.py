@@ -164,6 +164,7 @@ def init(
         passphrase = None
         if passphrase_file is not None or not keyring:
             passphrase = _passphrase(passphrase_file, confirm=True)
+        say(console, f"making keys in {folder}, and reading {data}: some seconds")
         party = Party.init(
             folder,
             invitation=invitation,

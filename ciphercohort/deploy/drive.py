@@ -36,6 +36,8 @@ POLL_SECONDS, LOOK_SECONDS = 2.0, 0.1
 RUN_POLL_SECONDS = 20.0
 LATE_SECONDS = 15.0
 """A reply that takes longer is told of."""
+REMIND_SECONDS = 60.0
+"""Whoever is waited for still is told of again after so long."""
 ATTEMPTS = 20
 END_SECONDS = 120.0
 """Longest wait for whoever drives a session to end it."""
@@ -170,7 +172,7 @@ def _watch(settings: Settings, folder: Path, run: int | None, deadline: float, t
 
     Whoever lets the others wait is told of, within `RUN_POLL_SECONDS` and `LATE_SECONDS`.
     """
-    seen, asked, told = "", time.monotonic(), ""
+    seen, asked, remind = "", time.monotonic(), _Reminder(tell)
     while not _is_over(folder):
         status = read_status(folder) or {}
         phase = status.get("phase") or "starting"
@@ -185,10 +187,9 @@ def _watch(settings: Settings, folder: Path, run: int | None, deadline: float, t
             return
         late = _late(folder)
         states = _patiently(deadline, tell, lambda: register_missing(settings)) if late else {}
-        words = "; ".join(late_words(name, states.get(name, ""), late[name]) for name in late)
-        if words and words != told:
-            tell(words)
-        told, asked = words, time.monotonic()
+        words = [late_words(name, states.get(name, ""), late[name]) for name in late]
+        remind(words, [each["since"] for each in late.values()], settings.step_seconds)
+        asked = time.monotonic()
 
 
 def _goes_on(
@@ -221,13 +222,30 @@ def late_words(name: str, state: str, awaited: Mapping[str, Any]) -> str:
     return f"waiting for {name} since {clock(awaited['since'])} ({awaited['step']}): {cause}"
 
 
+class _Reminder:
+    """Says who is waited for and until when: at once where it is news, then every so often."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell, self._words, self._said = tell, list[str](), 0.0
+
+    def __call__(self, words: list[str], since: list[str], seconds: float) -> None:
+        """since: of each (UTC); seconds: longest wait, from the first on."""
+        now = time.monotonic()
+        if words and (words != self._words or now - self._said > REMIND_SECONDS):
+            until = datetime.fromisoformat(min(since)) + timedelta(seconds=seconds)
+            self._tell(f"{'; '.join(words)}; waits until {clock(until.isoformat())} at most")
+            self._said = now
+        self._words = words
+
+
 def _is_over(folder: Path) -> bool:
     status = read_status(folder)
     return status is not None and status["state"] in OVER
 
 
 def _wait_for_nodes(settings: Settings, session: str, deadline: float, tell: Tell) -> None:
-    told, until = [""], min(deadline, time.monotonic() + settings.step_seconds)
+    seconds, remind = min(deadline - time.monotonic(), settings.step_seconds), _Reminder(tell)
+    until = time.monotonic() + seconds
     status, since = Status(settings.session_folder(session), {}), dict[str, str]()
     while True:
         states = _patiently(deadline, tell, lambda: register_missing(settings))
@@ -243,9 +261,7 @@ def _wait_for_nodes(settings: Settings, session: str, deadline: float, tell: Tel
             reason = f"not connected within {settings.step_seconds:g} s: {', '.join(missing)}"
             give_up(settings, session, reason)
             raise ProtocolError(reason)
-        if words != told:
-            tell("; ".join(words))
-            told = words
+        remind(words, [*since.values()], seconds)
         time.sleep(POLL_SECONDS)
 
 

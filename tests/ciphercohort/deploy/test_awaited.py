@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ from coordinator.certificates import CA, SERVER, SERVER_KEY, hosts_of, make_cert
 from coordinator.log import FOLDER, unanswered
 from coordinator.settings import SESSIONS, Settings
 from coordinator.setup import INVITATION, init_coordinator
-from coordinator.status import WATCHED, Status, awaited, read_status, sessions
+from coordinator.status import WATCHED, Status, awaited, clock, read_status, sessions
 from parties import flower_node, launch
 from parties.agent.vault import Vault
 from protocols.errors import ParameterError
@@ -116,8 +117,10 @@ def test_it_is_told_at_once_who_is_late_and_since_when(
     drive._watch(centre.settings, folder, 1, time.monotonic() + 9, said.append)
     assert said[0].startswith("agree 0/")
     late = f"waiting for {NAMES[1]} since {then:%H:%M:%S} UTC (enrol): "
+    until = then + timedelta(seconds=centre.settings.step_seconds)
     assert said[1] == late + (
-        "its node is not connected: its administrator looks whether cohort party start runs"
+        "its node is not connected: its administrator looks whether cohort party start runs; "
+        f"waits until {clock(until.isoformat())} at most"
     )
     assert said[2].startswith(late + "it computes") and len(said) == 3
     words = drive.late_words("a", "online", {"step": "agree", "since": then.isoformat()})
@@ -144,6 +147,21 @@ def test_nodes_that_are_not_there_stand_in_the_status(
     assert len(said) == 1 and said[0].startswith("waiting for b since ")
     assert [(*found, found["b"]["step"]) for found in seen] == [("b", "connect")]
     assert awaited(folder) == {} and (read_status(folder) or {})["offline"] == {}
+
+
+def test_whoever_is_waited_for_is_told_of_again_with_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, said = [0.0], list[str]()
+    monkeypatch.setattr(drive, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    remind, since = drive._Reminder(said.append), ["2026-01-01T10:00:00+00:00"]
+    for _ in range(300):  # five minutes
+        remind(["waiting for b"], since, 3600.0)
+        now[0] += 1.0
+    assert said == ["waiting for b; waits until 2026-01-01 11:00 UTC at most"] * 5
+    for words in (["waiting for c"], [], ["waiting for c"]):
+        remind(words, since, 3600.0)
+    assert len(said) == 7
 
 
 # -- tables ---------------------------------------------------------------------------------------
