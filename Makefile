@@ -11,6 +11,9 @@ WORKERS ?= 2
 PYTEST ?= -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 TEST_THREADS ?= 1
 TESTS = OMP_NUM_THREADS=$(TEST_THREADS) $(BIN)/python -m pytest $(PYTEST)
+# Side by side, the longest first; all are run, whichever fails.
+CHECKS = mypy 'python -m pytest --doctest-modules $(PACKAGES)' \
+	'ruff check .' 'ruff format --check .' lint-imports
 DEMO_OUT ?= runs/demo
 
 export FLWR_TELEMETRY_ENABLED := 0
@@ -40,11 +43,7 @@ test-lab: setup-dev ## those of papers, studies and audits alone
 	$(TESTS) tests/lab
 
 check: setup-dev ## lint, formatting, types, import contracts, doctests
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
-	$(BIN)/python -m pytest --doctest-modules $(PACKAGES)
+	@printf '%s\n' $(CHECKS) | xargs -t -P $(WORKERS) -I {} sh -c '$(BIN)/{}'
 
 bench: setup-dev ## run the benchmarks
 	$(BIN)/python -m benchmarks
