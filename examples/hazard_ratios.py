@@ -103,15 +103,21 @@ def found(home: Path) -> None:
 
 def show(home: Path, seconds: float, gap: float) -> None:
     """Seconds and bytes of the sums, and of the command."""
-    told = [
-        json.loads(path.read_text())
-        for path in sorted((home / "centre" / "sessions").rglob("status.json"))
-    ]
-    for each in told:
-        took, sent = sum(each["seconds"].values()), sum(each["bytes_per_party"].values())
-        print(f"sum {each['session'][:8]}: {took:.2f} s, {sent / 1e6:.2f} MB of each hospital")
+    statuses = sorted((home / "centre" / "sessions").rglob("status.json"), key=last_written)
+    took = []
+    for path in statuses[1:]:  # the first is Table 1
+        told = json.loads(path.read_text())
+        took.append(sum(told["seconds"].values()))
+        sent = sum(told["bytes_per_party"].values())
+        print(f"sum {told['session'][:8]}: {took[-1]:.2f} s, {sent / 1e6:.2f} MB of each hospital")
+    print(f"{len(took)} sums: {sum(took):.1f} s")
     print(f"the command, that starts its Flower run: {seconds:.1f} s")
     print(f"largest difference of a coefficient to the simulation's: {gap:.1e} standard errors")
+
+
+def last_written(path: Path) -> float:
+    """Of a file [s]."""
+    return path.stat().st_mtime
 
 
 if __name__ == "__main__":
