@@ -215,8 +215,8 @@ class Policy:
             from protocols.numerics.slot_bounds import risk
 
             raise PolicyError(
-                f"{why}: {risk(len(plan.members))}. accept_unbounded = true in the policy "
-                "accepts that"
+                f"{why}: {risk(len(plan.members))}. Its owner accepts that by accept_unbounded = "
+                "true in the policy ([policy] of party.toml)"
             )
 
     def check_alone(self, plan: RunPlan, name: str) -> None:

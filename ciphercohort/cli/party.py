@@ -430,8 +430,8 @@ def results(folder: Folder, debug: options.Debug = False) -> None:
             typer.echo("no training has finished here")
         if sums:
             typer.echo(
-                f"{count(len(sums), 'sum')} beside, of tables, evaluations and studies: the centre "
-                f"has their documents. What you were told of each: cohort verify {sums[-1]}"
+                f"{count(len(sums), 'sum')} finished too, of tables, evaluations and studies: the "
+                f"centre has their documents. What you were told of each: cohort verify {sums[-1]}"
             )
 
 

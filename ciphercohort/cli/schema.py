@@ -186,8 +186,14 @@ def init(
             say(console, words, "yellow")
         if schema.row_norm is not None:
             words = (
-                f"row_norm {schema.row_norm:g} is the middle length of a row: longer ones are "
-                "shortened to it, which saves privacy noise; without privacy set it to null"
+                f"row_norm {schema.row_norm:g} is the middle length of the sample's rows, to one "
+                "digit: longer ones, which cohort schema check counts, are shortened to it, which "
+                "saves privacy noise; without privacy set it to null"
+            )
+            say(console, words, "yellow")
+        if not reference and (first := _references(schema)):
+            words = (
+                f"categories are compared with {first}: --reference COLUMN=CATEGORY names others"
             )
             say(console, words, "yellow")
         if missing == "refuse":
@@ -259,6 +265,14 @@ def show(
         _print(known)
         for words in moment_notes(known):
             say(console, f"warning: {words}", "yellow")
+
+
+def _references(schema: Schema) -> str:
+    """Of each categorical column the first, as the option has it."""
+    from parties.reader.schema import CategoricalColumn
+
+    found = [column for column in schema.columns if isinstance(column, CategoricalColumn)]
+    return ", ".join(f"{column.name}={column.categories[0]}" for column in found)
 
 
 def _print(schema: Schema) -> None:

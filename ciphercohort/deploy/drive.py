@@ -187,8 +187,8 @@ def _watch(settings: Settings, folder: Path, run: int | None, deadline: float, t
             return
         late = _late(folder)
         states = _patiently(deadline, tell, lambda: register_missing(settings)) if late else {}
-        words = [late_words(name, states.get(name, ""), late[name]) for name in late]
-        remind(words, [each["since"] for each in late.values()], settings.step_seconds)
+        who = [late_words(name, states.get(name, ""), late[name]) for name in late]
+        remind(who, [each["since"] for each in late.values()], settings.step_seconds)
         asked = time.monotonic()
 
 

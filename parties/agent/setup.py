@@ -81,10 +81,10 @@ def init_party(
     policy = policy or DEFAULT_POLICY
     invited = Invitation.load(invitation)
     schema = Schema.from_dict(invited.schema)
-    path = check_path((socket or folder / "agent.sock").absolute())
+    path = check_path(_plain(socket or folder / "agent.sock"))
     owner_path(path)  # it has to fit too
     fields = {
-        "data": _query(data) if data.suffix == ".toml" else str(data.absolute()),
+        "data": _query(data) if data.suffix == ".toml" else str(_plain(data)),
         "dataset": data.name,
         "coordinator_key": invited.coordinator_key,
         "superlink": invited.superlink,
@@ -128,11 +128,16 @@ def init_party(
     return card
 
 
+def _plain(path: Path) -> Path:
+    """Absolute, without "..": of a link the link itself."""
+    return path.parent.resolve() / path.name
+
+
 def _query(path: Path) -> dict[str, Any]:
     """The query of a file; its own files by their absolute paths, since it moves to another."""
     query = Query.load(path)
     if query.password_file:
-        secret = str((path.parent / query.password_file).absolute())
+        secret = str(_plain(path.parent / query.password_file))
         query = msgspec.structs.replace(query, password_file=secret)
     return msgspec.structs.asdict(query)
 

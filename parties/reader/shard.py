@@ -84,7 +84,7 @@ class ClampCounts:
         placed = {f"{n} ({self.places[n]})" if n in self.places else n: c
                   for n, c in self.unknown.items()}  # fmt: skip
         kinds = {
-            "values clamped for training": self.clamped,
+            "values beyond the scaled interval, taken as its end": self.clamped,
             "values outside the declared range": self.outside,
             "cells of no declared category": placed,
             "missing cells filled in": self.filled,
