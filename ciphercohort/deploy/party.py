@@ -307,7 +307,8 @@ class Party(Background):
         lines = path.read_text(errors="replace").splitlines() if path.exists() else []
         said = (line for line in reversed(lines) if ONLINE in line or OFFLINE in line)
         when, _, words = next(said, "").partition(",")
-        return f"{words.partition(' ')[2]} (since {when})" if words else ""
+        told = ONLINE if ONLINE in words else OFFLINE
+        return f"{told}, since {when} by its own log" if words else ""
 
     def status(self) -> dict[str, Any]:
         """The session that goes on, its step, and plans that wait: `session`, `step`, `pending`.
