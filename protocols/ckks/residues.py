@@ -129,8 +129,8 @@ def product(left: Residues, right: Residues, primes: Sequence[int]) -> Residues:
     return found
 
 
-def row_product(left: Residues, right: Residues, prime: int) -> Residues:
-    """(left * right) mod prime; operands below it (< 2^60).
+def row_product(left: Residues, right: Residues, prime: int | NDArray[np.int64]) -> Residues:
+    """(left * right) mod prime; operands below it (< 2^60). Of several rows, a column of primes.
 
     With right = 2^30 high + low, left * high - q prime, then 2^30 times that + left * low - q'
     prime. The quotients, below 2^31, are off by 1/2 + 2^-20 at most as nearest integers to

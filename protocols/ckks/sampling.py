@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from protocols.ckks import residues as rns
 from protocols.ckks.context import RingContext
 from protocols.ckks.flooding import FRESH_ERROR_STD, encode_complex
-from protocols.ckks.residues import Residues, each
+from protocols.ckks.residues import Residues
 from protocols.ckks.transform import Integers, evaluations, to_slots
 from protocols.privacy.laws import ExpandedRandomness, uniform_below
 from protocols.privacy.laws.discrete import quick_gaussian
@@ -71,8 +71,8 @@ def _encoded(context: RingContext, slots: NDArray[np.complex128], towers: int) -
 
 def in_pq(context: RingContext, coefficients: Integers) -> Residues:
     """The same modulo the primes of Q and P."""
-    rows = each(lambda prime: evaluations(coefficients, [prime]), context.special_primes)
-    return np.concatenate([in_q(context, coefficients), *rows])
+    special = evaluations(coefficients, context.special_primes)
+    return np.concatenate([in_q(context, coefficients), special])
 
 
 def fresh_errors(context: RingContext, count: int) -> list[Residues]:

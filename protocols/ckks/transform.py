@@ -20,13 +20,15 @@ from protocols.ckks.residues import Residues
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
+SHORT = 4096  # words of rows that are transformed together: there, calls cost more than the work
 
 
 def evaluations(coefficients: Integers, primes: Sequence[int]) -> Residues:
     """Evaluation form modulo every prime, shape (len(primes), n), of coefficients below each."""
-    powers = powers_of_root(tuple(primes), len(coefficients), len(coefficients))
-    rows = [forward(coefficients % p, psi, p) for psi, p in zip(powers, primes, strict=True)]
-    return np.stack(rows)
+    powers = powers_of_root(tuple(primes), n := len(coefficients), n)
+    if n <= SHORT:
+        return forward(coefficients % (each := np.array([primes]).T), powers, each)
+    return np.stack(rns.each(lambda p, psi: forward(coefficients % p, psi, p), primes, powers))
 
 
 def to_slots(coefficients: Floats) -> NDArray[np.complex128]:
@@ -64,19 +66,19 @@ def turned(polynomial: Residues, exponent: int) -> Residues:
 # -- stages ---------------------------------------------------------------------------------------
 
 
-def forward(row: Integers | Residues, psi: Residues, prime: int) -> Residues:
+def forward(row: Integers | Residues, psi: Residues, prime: int | Integers) -> Residues:
     """Values at psi^(2 rev(e) + 1) of coefficients below the prime; psi: its powers below 2 n."""
-    x, half, modulus = row.astype(np.uint64), len(row) // 2, np.uint64(prime)
-    for exponents in _stages(len(row)):
-        factors = np.tile(psi[exponents], half // len(exponents))
-        low, high = x[:half], rns.row_product(x[half:], factors, prime)
+    x, half, modulus = row.astype(np.uint64), row.shape[-1] // 2, np.uint64(prime)
+    for exponents in _stages(2 * half):
+        factors = np.tile(psi[..., exponents], half // len(exponents))
+        low, high = x[..., :half], rns.row_product(x[..., half:], factors, prime)
         x = np.empty_like(x)
-        _reduced(low + high, modulus, x[0::2])
-        _reduced(low + (modulus - high), modulus, x[1::2])
+        _reduced(low + high, modulus, x[..., 0::2])
+        _reduced(low + (modulus - high), modulus, x[..., 1::2])
     return x
 
 
-def _reduced(x: Residues, modulus: np.uint64, out: Residues) -> None:
+def _reduced(x: Residues, modulus: np.uint64 | Residues, out: Residues) -> None:
     """Modulo the prime, of x below twice that."""
     np.minimum(x, x - modulus, out=out)
 

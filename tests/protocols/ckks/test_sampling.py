@@ -15,7 +15,7 @@ from protocols.ckks import residues as rns
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.flooding import FRESH_ERROR_STD, encode_complex
 from protocols.ckks.sampling import encryption, fresh_errors, gaussian, in_q, ternary
-from protocols.ckks.transform import evaluations, from_slots, to_slots
+from protocols.ckks.transform import SHORT, evaluations, from_slots, to_slots
 from protocols.privacy.laws.seeded import SeededRandomness
 from tests.support import exact
 
@@ -83,6 +83,15 @@ def test_errors_of_every_size(std: float) -> None:
     for factor in (0.95, 1.05):
         wrong = narrow_gaussian(factor * std, 200 * N, SeededRandomness(1))
         assert chi2(wrong, std) < P_VALUE
+
+
+@pytest.mark.parametrize("n", [2 * SHORT, SHORT, 64])
+def test_evaluations_are_those_of_pythons_integers(n: int) -> None:
+    """Of short rows together, of longer ones row by row."""
+    primes = [(k << 14) + 1 for k in (8589934600, 8589934627)]
+    coefficients = np.random.default_rng(n).integers(-(2**40), 2**40, n)
+    for row, prime in zip(evaluations(coefficients, primes), primes, strict=True):
+        assert row.tolist() == list(exact.evaluations(coefficients, prime))
 
 
 def test_secrets_are_uniform_on_three_values() -> None:
