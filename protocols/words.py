@@ -50,6 +50,11 @@ def number(value: float) -> str:
     return f"{value:.4g}".replace("-", "−")
 
 
+def printable(text: str) -> str:
+    """What another party chose, for a terminal: no line of its own, and none that it hides."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
 def count(amount: int, noun: str) -> str:
     """1 row, 2 rows, 3 parties."""
     plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"

@@ -338,7 +338,7 @@ class Coordinator(Background):
         known = model if isinstance(model, ReleasedModel) else load_model(Path(model))
         moves = epsilon is None and trained_here(self.settings, known)
         if moves and session is None:
-            there = opened_table(self.settings, known.session)
+            there = opened_table(self.settings, known)
             if there is not None:
                 tell("its exact sums were opened before: this is their table, nobody is asked")
                 return self.settings.session_folder(known.session) / INFERENCE, there

@@ -26,7 +26,7 @@ from ciphercohort.deploy.deployed import (
 from ciphercohort.job.config import DEFAULT_DELTA
 from ciphercohort.job.layout import INFERENCE, PLAN, read_file
 from ciphercohort.report.release import Release
-from ciphercohort.results.predict import load_model
+from ciphercohort.results.predict import ReleasedModel, load_model
 from ciphercohort.results.result import Array
 from coordinator.settings import SESSIONS, Settings
 from coordinator.status import read_status
@@ -44,6 +44,8 @@ log = logging.getLogger(__name__)
 
 CLOSE = 1e-9
 """Between points of a sum as two machines compute them, and between sums of the same rows."""
+UNREADABLE = (CohortError, LookupError, TypeError, ValueError)
+"""Of documents that another release wrote, or that tell other numbers than their plan has."""
 
 
 def party_results(folder: Path) -> Iterator[Path]:
@@ -57,15 +59,23 @@ def party_results(folder: Path) -> Iterator[Path]:
     for session in kept:
         if session.is_sum:
             continue
-        release = release_of(session.plan, session.opened, schema, session.transcript)
-        if not (session.folder / INFERENCE).exists():
-            try:
-                release = with_maximum(release, kept)
-            except SeveralError as error:
-                log.warning("%s: the model stays as trained: %s", session.folder.name, error)
-        if release.view or not (session.folder / PLAN).exists():
-            write_documents(session.folder, release)
-        yield session.folder
+        try:
+            _write_results(session, schema, kept)
+        except UNREADABLE as error:
+            log.warning("session %s is left out: %s", session.folder.name, error)
+        else:
+            yield session.folder
+
+
+def _write_results(session: Session, schema: Schema, kept: Sequence[Session]) -> None:
+    release = release_of(session.plan, session.opened, schema, session.transcript)
+    if not (session.folder / INFERENCE).exists():
+        try:
+            release = with_maximum(release, kept)
+        except SeveralError as error:
+            log.warning("%s: the model stays as trained: %s", session.folder.name, error)
+    if release.view or not (session.folder / PLAN).exists():
+        write_documents(session.folder, release)
 
 
 def finished_run(settings: Settings, session: str) -> DeployedRun:
@@ -80,7 +90,8 @@ def finished_run(settings: Settings, session: str) -> DeployedRun:
             stays.
     """
     folder, release = settings.session_folder(session), _trained(settings, session)
-    write_documents(folder, with_maximum(release, sessions_of(folder.parent)))
+    kept = sessions_of(folder.parent) if has_maximum(release.plan) else ()
+    write_documents(folder, with_maximum(release, kept))
     return DeployedRun(
         folder=folder,
         plan=release.plan,
@@ -102,16 +113,20 @@ def _trained(settings: Settings, session: str) -> Release:
     )
 
 
-def opened_table(settings: Settings, session: str) -> Inference | None:
-    """The table of a training whose exact sums were opened already; None: they were not.
+def opened_table(settings: Settings, model: ReleasedModel) -> Inference | None:
+    """Of a model that was trained here, as trained or at the maximum, whose exact sums are opened.
+
+    None: they are not, or it is another model.
 
     Raises:
         SeveralError: see `with_maximum`.
     """
-    if not (settings.session_folder(session) / INFERENCE).exists():
+    if not (settings.session_folder(model.session) / INFERENCE).exists():
         return None
-    trained = _trained(settings, session)
-    return table_of(trained, kept_sums(trained, sessions_of(settings.folder / SESSIONS)))
+    trained = _trained(settings, model.session)
+    table = table_of(trained, kept_sums(trained, sessions_of(settings.folder / SESSIONS)))
+    own = [] if table is None else [trained.weights, table.weights]
+    return table if any(np.array_equal(model.weights, each) for each in own) else None
 
 
 def is_sum(plan: Any) -> bool:
@@ -137,10 +152,16 @@ class Session:
     def of(cls, folder: Path) -> Session:
         """Read it."""
         held = read_file(folder / OUTCOME)
+        plan: Any = plan_from_dict(held["plan"])
+        opened = _numbers(held["weights"], folder)
+        if is_sum(plan) and opened.shape != plan.shape:
+            raise ParameterError(
+                f"{folder.name}/{OUTCOME}, field weights: of shape {opened.shape}, not {plan.shape}"
+            )
         return cls(
             folder=folder,
-            plan=plan_from_dict(held["plan"]),
-            opened=_numbers(held["weights"], folder),
+            plan=plan,
+            opened=opened,
             transcript=str(held.get("transcript", "")),
             costs=held.get("costs"),
             missing=tuple(held.get("missing", ())),
@@ -166,8 +187,14 @@ def _numbers(found: Any, folder: Path) -> Array:
 
 
 def sessions_of(folder: Path) -> list[Session]:
-    """Those that finished; folder: of all sessions."""
-    return [Session.of(path.parent) for path in sorted(folder.glob(f"*/{OUTCOME}"))]
+    """Those that finished; folder: of all sessions. What cannot be read is left out, and told."""
+    found = list[Session]()
+    for path in sorted(folder.glob(f"*/{OUTCOME}")):
+        try:
+            found.append(Session.of(path.parent))
+        except UNREADABLE as error:
+            log.warning("session %s is left out: %s", path.parent.name, error)
+    return found
 
 
 class SeveralError(ParameterError):
@@ -201,14 +228,15 @@ class KeptSums(SumSeries):
                 and (plan.schema, plan.view) == (template.schema, template.view)
                 and plan.of_training == template.of_training
                 and plan.held_out == self.trained.held_out
+                and plan.cipher == template.cipher
                 and _rows_of(plan) == _rows_of(self.trained)
                 and (apart := _apart(plan.task, template.task)) <= CLOSE
             ):
                 found.append((apart, each))
         if not found:
             raise ParameterError("no such sum was opened")
-        least, nearest = min(found, key=lambda each: each[0])  # of several, by their names
-        if any(a == least and not _is_alike(s.opened, nearest.opened) for a, s in found):
+        _, nearest = min(found, key=lambda each: each[0])  # of several, by their names
+        if not all(_is_alike(each.opened, nearest.opened) for _, each in found):
             raise SeveralError(
                 f"exact sums at the model of session {self.trained.session} were opened more than "
                 "once, over as many rows, and they differ: which of them are of the rows that it "

@@ -33,6 +33,7 @@ from protocols.exchange.relayed import parted
 from protocols.names import COORDINATOR
 from protocols.plan.protocol import ABORT
 from protocols.plan.statement import make_statement
+from protocols.words import printable
 
 log = logging.getLogger(__name__)
 
@@ -108,6 +109,8 @@ class Agent:
 
     def _known(self, request: Envelope, data: bytes) -> bytes | None:
         """A reply that needs no party; else the session is open afterwards."""
+        if printable(request.session) != request.session:
+            raise PolicyError("the session's name cannot be printed")
         record = self._store.record(request.session)
         if record and record.ended:
             if record.request == digest(data):
@@ -129,7 +132,8 @@ class Agent:
         return None
 
     def _abort(self, request: Envelope, data: bytes) -> bytes:
-        reason = f"aborted by the coordinator: {str(request.body.meta.get('reason', ''))[:500]}"
+        said = printable(str(request.body.meta.get("reason", ""))[:500])
+        reason = f"aborted by the coordinator: {said}"
         reply = self._sign(request, data, Body())
         if self._store.record(request.session):
             self._end(reason, digest(data), reply)

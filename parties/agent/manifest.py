@@ -11,7 +11,7 @@ from protocols.names import spoken
 from protocols.plan import kinds
 from protocols.plan.protocol import protocol_of
 from protocols.plan.run_plan import RunPlan
-from protocols.words import EXACT_SUMS, HOLDS, count, promise, towards_one
+from protocols.words import EXACT_SUMS, HOLDS, count, printable, promise, towards_one
 
 
 def describe_plan(plan: RunPlan, name: str, norm_bound: float, budget: Iterable[str] = ()) -> str:
@@ -22,10 +22,7 @@ def describe_plan(plan: RunPlan, name: str, norm_bound: float, budget: Iterable[
     Security: the coordinator chose the plan's texts. What cannot be printed shows as ?, so that
     none of them starts a line of its own or hides one on a terminal.
     """
-    return "\n".join(
-        "".join(c if c.isprintable() else "?" for c in line)
-        for line in _lines(plan, name, norm_bound, budget)
-    )
+    return "\n".join(printable(line) for line in _lines(plan, name, norm_bound, budget))
 
 
 def _lines(plan: RunPlan, name: str, norm_bound: float, budget: Iterable[str]) -> Iterator[str]:

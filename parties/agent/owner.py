@@ -197,7 +197,7 @@ class Owner:
             write_private(folder / OUTCOME, outcome.encode())
 
     def _sealed(self, plan: str) -> SealedRows:
-        return SealedRows(plan, row_seal(self.signing_key, plan, self._rows.fingerprint()))
+        return SealedRows(plan, row_seal(self.signing_key, plan, self._views.fingerprint()))
 
     def had_these(self, plan: str) -> bool | None:
         """Whether a finished session was of the rows as they are now; None: no record is here.

@@ -134,9 +134,9 @@ Whole = TypeVar("Whole", bound=Kept)
 class Record(Checked, frozen=True):
     """One session as this party remembers it.
 
-    began, ended: seconds since 1970, ended 0 while it is open; reason: of the end; request, reply:
-    digest of the last answered request and the reply (hexadecimal), kept where it is small; seen:
-    the party's head at the end, empty where it was lost.
+    began, ended: seconds since 1970, began 0 if it never did, ended 0 while it is open; reason: of
+    the end; request, reply: digest of the last answered request and the reply (hexadecimal), kept
+    where it is small; seen: the party's head at the end, empty where it was lost.
     """
 
     began: float
@@ -178,7 +178,8 @@ class SessionStore:
 
     def latest(self) -> str | None:
         """The session that began last."""
-        return max(self._records, key=lambda name: self._records[name].began, default=None)
+        began = {name: record.began for name, record in self._records.items() if record.began}
+        return max(began, key=began.__getitem__, default=None)
 
     def begin(self, session: str) -> None:
         """Note a new session, whose state is on disk already."""
@@ -288,7 +289,7 @@ class SessionStore:
     ) -> None:
         """Note the end and erase the state; also of a session that never began here."""
         now, self._told = time.time(), False
-        began = self._records.get(session, Record(began=now)).began
+        began = self._records.get(session, Record(began=0.0)).began
         ended = Record(
             began=began, ended=now, reason=reason, request=request, reply=reply.hex(), seen=seen
         )

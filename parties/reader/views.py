@@ -18,6 +18,7 @@ drawn (`parties.reader.imputation`).
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -164,6 +165,16 @@ class Views:
         self, shard: Shard, ranges: Shard, empty: NDArray[np.bool_], coins: bytes = b""
     ) -> None:
         self._shard, self._ranges, self._empty, self._coins = shard, ranges, empty, coins
+
+    def fingerprint(self) -> str:
+        """SHA-256 of all that sums of these rows are over: of the ranges and of what was empty too.
+
+        Rows as for training are the same of values that are beyond their clamp, or filled in.
+        """
+        found = hashlib.sha256(self._shard.fingerprint().encode())
+        found.update(self._ranges.fingerprint().encode())
+        found.update(np.ascontiguousarray(self._empty).data)
+        return found.hexdigest()
 
     def find(self, view: str, digest: str) -> Shard | None:
         """Rows of a view whose schema has this digest, closed; None: there is no such view."""

@@ -43,6 +43,7 @@ from protocols.sums.objectives import (
     objective_from_dict,
 )
 from protocols.sums.one_sum import EVERYBODY, OneSum
+from protocols.updates.momentum import GradientDescent
 from protocols.updates.registry import rounds_of, rule_from_dict
 from protocols.updates.update import Update
 
@@ -301,8 +302,12 @@ class GradientPlan(RunPlan):
         return Exact(self.on_grid(t, exact) + np.ldexp(noise, bits).astype(np.int64), bits)
 
 
+OPENS = GradientDescent(rounds=1, learning_rate=1.0).to_dict()
+"""Update of a plan that opens one sum."""
+
+
 def _check_sum(plan: GradientPlan, task: OneSum) -> None:
-    """Its distances are Euclidean, its rows count the same, and what it announces includes it."""
+    """It opens as it is, its distances are Euclidean, and what it announces includes it."""
     size = task.length(plan.num_features)
     own = plan.privacy.epsilon if plan.privacy else 0.0
     in_all = getattr(task, "epsilon_in_all", own) or 0.0
@@ -317,6 +322,12 @@ def _check_sum(plan: GradientPlan, task: OneSum) -> None:
             "a sum weighs rows alike: leave them out",
         ),
         ("length", plan.length, plan.length != size, f"a {task.kind} has {size} values"),
+        (
+            "update",
+            plan.update,
+            plan.update != OPENS,
+            "a sum opens as it is: by one step of gradient descent at rate 1",
+        ),
         (
             "epsilon_in_all",
             in_all,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ import pytest
 
 import ciphercohort.deploy.coordinator as deployed
 from ciphercohort.deploy.coordinator import Coordinator
+from ciphercohort.deploy.results import opened_table
 from ciphercohort.results.documents import to_json
+from ciphercohort.results.predict import load_model
 from ciphercohort.verify.folder import verify_run
 from coordinator.deployment import OUTCOME
 from coordinator.settings import Settings
@@ -105,6 +108,10 @@ def test_a_second_series_leaves_documents_as_they_are(trained: Centre) -> None:
     path, again = trained.centre.infer(trained.folder, tell=trained.told.append)
     assert path.parent == trained.folder and trained.sessions() == sessions
     assert to_json(again.rows()) == to_json(first.rows())
+    known = load_model(trained.folder)
+    other = replace(known, weights=3 * known.weights)
+    assert opened_table(trained.centre.settings, known) is not None
+    assert opened_table(trained.centre.settings, other) is None
     for factor, is_told in ((1 + 1e-15, False), (1.01, True)):
         for session in json.loads(table.read_text())["sessions"]:
             other = table.parents[1] / f"{'y' if is_told else 'z'}{session[1:]}"

@@ -24,15 +24,17 @@ from protocols.errors import ParameterError, PolicyError
 
 KEY, TRAINING, OTHER = Ed25519PrivateKey.generate(), "ab" * 32, "cd" * 32
 SCHEMA = Schema(
-    columns=(NumericColumn("age", 0.0, 100.0, 50.0, 20.0),),
+    columns=(NumericColumn("age", 0.0, 100.0, 50.0, 10.0),),
     label=Label("died", "yes", "no"),
     row_norm=1.5,
 )
 FRAME = pd.DataFrame({"age": np.linspace(20.0, 80.0, 6), "died": ["yes", "no"] * 3})
+FILLED = replace(SCHEMA, columns=(NumericColumn("age", 0.0, 100.0, 50.0, 10.0, "typical"),))
 CHANGED: dict[str, tuple[pd.DataFrame, Schema]] = {
     "a cell": (FRAME.replace({"age": {20.0: 21.0}}), SCHEMA),
     "a label": (FRAME.assign(died=["no", *FRAME.died[1:]]), SCHEMA),
     "labels among rows": (FRAME.assign(died=FRAME.died.to_numpy()[::-1]), SCHEMA),
+    "a cell beyond the clamp of training": (FRAME.replace({"age": {80.0: 79.0}}), SCHEMA),
     "order": (FRAME.iloc[::-1].reset_index(drop=True), SCHEMA),
     "a row more": (pd.concat([FRAME, FRAME[:1]], ignore_index=True), SCHEMA),
     "schema": (FRAME, replace(SCHEMA, row_norm=1.0)),
@@ -82,6 +84,15 @@ def test_other_rows_are_refused_and_the_owner_alone_is_told(
                 foreseen(plan(), now)
             assert str(refusal.value) == REFUSED and "have changed" in caplog.text
     assert TRAINING[:16] in (told if judges else caplog.text)
+
+
+def test_a_cell_that_is_filled_in_is_another_one(tmp_path: Path) -> None:
+    """By the very value that it was filled with: rows as for training are the same."""
+    empty = FRAME.replace({"age": {20.0: np.nan}})
+    full = FRAME.replace({"age": {20.0: 50.0}})
+    owner(tmp_path, empty, FILLED).keep("a", TRAINING, "{}")
+    assert owner(tmp_path, empty, FILLED).had_these(TRAINING)
+    assert owner(tmp_path, full, FILLED).had_these(TRAINING) is False
 
 
 @pytest.mark.parametrize("judges", [False, True])

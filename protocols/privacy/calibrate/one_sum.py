@@ -10,8 +10,7 @@ from protocols.privacy.certificates.sums import MECHANISM_SHARE, SumSetting
 from protocols.privacy.loss import epsilon_for_mu, mu_for_epsilon
 from protocols.privacy.loss.catalogue import noise_of
 from protocols.sums.one_sum import OneSum
-from protocols.sums.plan import GradientPlan
-from protocols.updates.momentum import GradientDescent
+from protocols.sums.plan import OPENS, GradientPlan
 
 
 def whole_mu(wanted: Wanted) -> float:
@@ -67,7 +66,7 @@ def plan_sum(
             task.precision,
         ),
         objective=task.to_dict(),
-        update=GradientDescent(rounds=1, learning_rate=1.0).to_dict(),
+        update=OPENS,
         length=size,
         noise_scales=scales,
     )

@@ -32,7 +32,7 @@ def keeping(folder: Path, known: bool = True) -> Any:
     return Owner(
         name="a",
         rows=rows,
-        views=None,
+        views=rows,
         schema=None,
         signing_key=Ed25519PrivateKey.generate(),
         store=store,  # type: ignore[arg-type]

@@ -235,7 +235,8 @@ def test_a_hospital_ends_at_the_same_model(run: Ran, tmp_path: Path) -> None:
             continue  # sums of products are at no point: they are the same of every training
         fields["theta"] = [value * (1 + 1e-13) + 1e-15 for value in fields["theta"]]
         for name in ("0", "z"):
-            told(replace(plan, session=f"{name}{k}", objective=fields), values * (1 + 1e-6))
+            other = replace(plan, session=f"{name}{k}", objective=fields, of_training="ab" * 32)
+            told(other, values * (1 + 1e-6))
     assert list(party_results(tmp_path)) == [home]
     documents = Release.of(
         replace(result, promise=None, certificate=None, schema_from=GIVEN)
