@@ -193,7 +193,8 @@ def init(
             say(console, words, "yellow")
         if not reference and (first := _references(schema)):
             words = (
-                f"categories are compared with {first}: --reference COLUMN=CATEGORY names others"
+                f"a study compares categories with {first}: --reference COLUMN=CATEGORY names "
+                "others; the table of a training leaves out the last one"
             )
             say(console, words, "yellow")
         if missing == "refuse":

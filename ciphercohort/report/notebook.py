@@ -28,7 +28,7 @@ def html_of(shown: Any) -> str:
 
 
 def result_html(result: RunResult) -> str:
-    """What was trained and promised, scores of the models that a run compares, and intervals."""
+    """What was trained and promised, scores, intervals, what was judged, and whatever is noted."""
     marks = {"INSECURE: toy ring": result.insecure, "NOT PRIVATE: seeded noise": result.seeded}
     marks |= {exact_words(True): result.exact_sums}
     top, rows = score_table(result)
@@ -41,10 +41,12 @@ def result_html(result: RunResult) -> str:
     ]
     if result.tested:
         told += [_table([text for text, _ in top], ([text for text, _ in row] for row in rows))]
-    told += [tag("p", words) for words in (*overall_lines(result), result.verdict) if words]
+    told += [tag("p", words) for words in (*overall_lines(result), *result.notes)]
     if result.inference:
         told += [tag("p", f"{result.inference.caption}."), _table(*result.inference.cells())]
         told += [tag("p", note) for note in result.inference.notes]
+    if result.evaluation:
+        told += _judged(result.evaluation)
     return str(fragment(*told))
 
 
@@ -73,8 +75,12 @@ def evaluation_html(found: Evaluation) -> str:
     """How good a model is, on whose rows, and at which promise."""
     told = [tag("p", tag("b", exact_words(True)))] * found.exact_sums
     told += [tag("p", note) for note in found.notes]
-    told += [tag("p", f"{found.title}."), _table((), found.measures())]
-    return str(fragment(*told, *(tag("p", words) for words in more(found))))
+    return str(fragment(*told, *_judged(found)))
+
+
+def _judged(found: Evaluation) -> list[Html]:
+    words = (tag("p", each) for each in more(found))
+    return [tag("p", f"{found.title}."), _table((), found.measures()), *words]
 
 
 def promise(plan: RunPlan, certificate: Mapping[str, Any] | None = None) -> str:

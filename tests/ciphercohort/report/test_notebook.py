@@ -56,6 +56,13 @@ def test_a_result_shows_its_intervals(with_inference: RunResult) -> None:
     assert all(name in Document(text).cells for name in found.names)
 
 
+def test_a_result_shows_every_note(with_inference: RunResult) -> None:
+    """Such as why sums that were paid for gave no table."""
+    told = ("no standard errors: noise", "no evaluation on rows that were held back")
+    text = replace(with_inference, inference=None, warnings=told)._repr_html_()
+    assert all(words in text for words in told)
+
+
 def test_a_column_name_is_no_markup() -> None:
     made = make_result(privacy=False)
     label = structs.replace(label_of(made.schema), name="<script>x</script>")
