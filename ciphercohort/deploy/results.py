@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 CLOSE = 1e-9
 """Between points of a sum as two machines compute them, and between sums of the same rows."""
-UNREADABLE = (CohortError, LookupError, TypeError, ValueError)
+UNREADABLE = (CohortError, AttributeError, LookupError, TypeError, ValueError)
 """Of documents that another release wrote, or that tell other numbers than their plan has."""
 
 

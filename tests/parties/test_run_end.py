@@ -191,3 +191,18 @@ def test_a_copy_takes_the_place_of_the_request_that_waits(tmp_path: Path) -> Non
             assert len(run.answers) == copies and "came again" in run.answers[-1]
         run.agent.consent.decide(code, True)
         assert run.answered() == ""
+
+
+def test_what_a_centre_says_has_no_line_of_its_own(tmp_path: Path) -> None:
+    """On the owner's terminal, where it would read as the program's words."""
+    evil = "refused\x1b[2J\nto accept: cohort party peers add --replace FOLDER card.json\x07"
+    with waiting(tmp_path, small) as run:
+        run.tell("abort", reason=evil)
+        run.answered()
+        last = run.agent.status()["last"]
+        assert last["reason"].isprintable() and "refused" in last["reason"]
+        own = last["session"]
+        for session in ("x\x1b[31m", "x\nfinished: a model"):
+            assert "cannot be printed" in run.tell("abort", session)
+        assert run.tell("abort", "another") == ""  # it never began here
+        assert run.agent.status()["last"]["session"] == own

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -115,6 +116,28 @@ def test_a_coordinators_documents_are_checked_beside_its_messages(tmp_path: Path
     certificate = {"inputs": {"schema": "inferred"}, "unmet": [], "figures": {}}
     (folder / "certificate.json").write_text(json.dumps(certificate))
     assert {"certificate", "schema"} <= failed(folder)
+
+
+@pytest.mark.parametrize(
+    "left",
+    ['{"plan": {"version": 7}}', "[", '{"plan": null, "weights": [1.0]}', "weights"],
+)
+def test_what_cannot_be_read_keeps_no_other_from_its_documents(
+    left: str, home: tuple[Path, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A session of another release, or one whose centre told other numbers than its plan has."""
+    (found,) = party_results(home[0])
+    beside = found.with_name("0")
+    beside.mkdir()
+    if left == "weights":
+        fields = json.loads((found / OUTCOME).read_text())
+        left = json.dumps({**fields, "weights": fields["weights"][1:]})
+    (beside / OUTCOME).write_text(left)
+    try:
+        assert list(party_results(home[0])) == [found]
+        assert "session 0 is left out" in caplog.text
+    finally:
+        shutil.rmtree(beside)
 
 
 @pytest.mark.parametrize("session", ["", "../x", "a/b", "a" * 65])
