@@ -33,8 +33,7 @@ def evaluations(coefficients: Integers, primes: Sequence[int]) -> Residues:
 
 def to_slots(coefficients: Floats) -> NDArray[np.complex128]:
     """Values at zeta^(5^j), zeta = exp(i pi / n), shape (n,) to (n / 2,)."""
-    n = len(coefficients)
-    turns, places = _turns(n)
+    turns, places = _turns(len(coefficients))
     found: NDArray[np.complex128] = np.fft.ifft(coefficients * turns, norm="forward")[places]
     return found
 
@@ -45,8 +44,7 @@ def from_slots(slots: NDArray[np.complex128]) -> Floats:
     turns, places = _turns(n)
     values = np.empty(n, np.complex128)
     values[places], values[n - 1 - places] = slots, slots.conj()
-    found: Floats = (np.fft.fft(values, norm="forward") / turns).real
-    return found
+    return np.asarray((np.fft.fft(values, norm="forward") / turns).real)
 
 
 @lru_cache(maxsize=4)
