@@ -56,7 +56,7 @@ def centre(tmp_path: Path, vault: Vault) -> Hospitals:
 def folder_of(centre: Hospitals, private: bool) -> Any:
     """What `ciphercohort.study.deployed` needs of a coordinator."""
     centre.agents.private = private
-    return SimpleNamespace(settings=centre.settings, driving=lambda tell: centre.drive)
+    return SimpleNamespace(settings=centre.settings, driving=lambda tell, session: centre.drive)
 
 
 def check_verified(document: Path) -> None:
@@ -196,7 +196,7 @@ def test_curves_and_a_cox_model_are_those_of_a_simulation(
         asked_for.append(session)
         return clinics.drive(session)
 
-    stopped = SimpleNamespace(settings=clinics.settings, driving=lambda tell: dying)
+    stopped = SimpleNamespace(settings=clinics.settings, driving=lambda tell, session: dying)
     with pytest.raises(KeyboardInterrupt):
         deployed.cox(stopped, curves="ward")
     before = {each.name for each in path.parent.parent.iterdir()}
