@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from three_hospitals import NAMES, at_once, cohort, free_ports, running
+from three_hospitals import NAMES, cohort, free_ports, introduce, running
 
 COX = ("--model", "cox")
 
@@ -92,13 +92,7 @@ def found(home: Path) -> None:
     cohort("coordinator", "init", centre, *schema, *addresses, "--no-privacy")
     common = ("--invitation", centre / "invitation.json", "--passphrase-file", passphrase)
     common += ("--consent", "policy", "--accept-no-privacy", "--exact-sums", "--no-ledger")
-    at_once(
-        ["party", "init", home / name, "--data", home / f"{name}.csv", "--address", bound, *common]
-        for name, bound in zip(NAMES, relays, strict=True)
-    )
-    cards = [home / name / "card.json" for name in NAMES]
-    peers = [["party", "peers", "add", home / name, *cards] for name in NAMES]
-    at_once([["coordinator", "admit", centre, *cards], *peers])
+    introduce(home, relays, *common)
 
 
 def show(home: Path, seconds: float, gap: float) -> None:

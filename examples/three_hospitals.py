@@ -167,14 +167,19 @@ def found(home: Path, options: argparse.Namespace) -> None:
     common += ["--consent", "policy", "--max-epsilon", options.epsilon]
     common += ["--insecure-noise-seed", SEED, *replica]
     common += ["--allow-insecure"] if options.fast_insecure else []
+    introduce(home, relays, *common)
+
+
+def introduce(home: Path, relays: Sequence[str], *options: object) -> None:
+    """`init` of the hospitals, whose relays have these addresses, and everybody's cards."""
     at_once(
-        ["party", "init", home / name, "--data", home / f"{name}.csv", "--address", bound, *common]
+        ["party", "init", home / name, "--data", home / f"{name}.csv", "--address", bound, *options]
         for name, bound in zip(NAMES, relays, strict=True)
     )
     cards = [home / name / "card.json" for name in NAMES]
     # Each owner compares the keys with the others by telephone.
     peers = [["party", "peers", "add", home / name, *cards] for name in NAMES]
-    at_once([["coordinator", "admit", centre, *cards], *peers])
+    at_once([["coordinator", "admit", home / "centre", *cards], *peers])
 
 
 def free_ports(count: int) -> list[int]:
