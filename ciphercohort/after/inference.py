@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ciphercohort.after.inference_cost import check_rows, reach_of
-from ciphercohort.after.inference_rows import in_data_units, to_ranges
+from ciphercohort.after.inference_rows import first_categories, in_data_units, to_ranges
 from ciphercohort.after.inference_table import (
     caption,
     cell_table,
@@ -27,7 +27,7 @@ from ciphercohort.after.sums import SumSeries
 from ciphercohort.job.config import WITH_INFERENCE
 from ciphercohort.results.coefficients import LEVEL, coefficient
 from ciphercohort.results.result import Array, targets_of
-from parties.reader.schema import Schema, Targets
+from parties.reader.schema import CategoricalColumn, Schema, Targets
 from parties.reader.views import row_norm
 from protocols.errors import ParameterError, PrivacyError
 from protocols.models.poisson import Poisson
@@ -230,10 +230,7 @@ def infer_by(
     coef, se, added = (np.full((len(tables), len(names)), np.nan) for _ in range(3))
     for k, table in enumerate(tables):
         coef[k, place], se[k, place], added[k, place] = table
-    left_out = np.isnan(coef[0])
-    if left_out.any():
-        missing = ", ".join(np.array(names)[left_out])
-        notes.append(f"left out, for the other columns determine them: {missing}")
+    notes += _left_out(schema, [names[k] for k in np.flatnonzero(np.isnan(coef[0]))])
     return Inference(
         model=model,
         names=names,
@@ -271,6 +268,22 @@ def naming(names: Sequence[str], columns: Array | None = None) -> Iterator[None]
         raise PrivacyError(f"{error}. Least is known of {', '.join(few)}") from None
 
 
+def _left_out(schema: Schema, gone: Sequence[str]) -> list[str]:
+    """Notes: what categories are compared with, and what else the others determine."""
+    rest, compared = set(gone), []
+    for column in schema.columns:
+        first, *others = column.features
+        is_category = isinstance(column, CategoricalColumn)
+        if is_category and first in rest and others and not rest.intersection(others):
+            rest.remove(first)
+            compared.append(first.replace("=", " ", 1))
+    notes = [f"reference: {', '.join(compared)}"] if compared else []
+    if rest:
+        named = ", ".join(name for name in gone if name in rest)
+        notes.append(f"left out, for the other columns determine them: {named}")
+    return notes
+
+
 def _ends(targets: Targets) -> list[str]:
     """What tables of numeric outcomes rest on, for a paper: public, whether a value lies beyond."""
     return [
@@ -305,10 +318,11 @@ def _newton(sums: SumSeries, model: str, theta: Array, bound: float, high: float
     largest: Array = np.zeros((2, len(theta)))
     newton = Newton()
     names = np.array([*sums.schema.feature_names, "intercept"])
+    last = first_categories(sums.schema)
     for k in range(MOST_ROUNDS):
         task = InformationObjective(model=model, theta=tuple(theta.tolist()), row_norm=bound)
         score, information = task.read(sums.open(task).values, sums.rows)
-        found = np.stack([np.diag(information), left_by_others(information)])
+        found = np.stack([np.diag(information), left_by_others(information, last)])
         if not k:
             kept = found[1] > 0
         largest = np.maximum(largest, found)
@@ -367,5 +381,5 @@ def _linear(sums: SumSeries, bound: float, outputs: int, mu: float | None) -> li
     opened = sums.open(task, mu)
     products = task.read(opened.values, sums.rows)
     if mu is None:
-        return least_squares(products, outputs, sums.rows)
+        return least_squares(products, outputs, sums.rows, first_categories(sums.schema))
     return noisy_least_squares(products, outputs, sums.rows, opened.noise_std * sums.rows)

@@ -7,19 +7,33 @@ import math
 import numpy as np
 
 from ciphercohort.results.result import Array
-from parties.reader.schema import Schema
+from parties.reader.schema import CategoricalColumn, Schema
 from protocols.models.poisson import Poisson
 from protocols.statistics.inference.estimate import Estimate
 
 
+def first_categories(schema: Schema) -> list[int]:
+    """Their places among the features: others are compared with them, as by R's `glm`."""
+    found, place = [], 0
+    for column in schema.columns:
+        if isinstance(column, CategoricalColumn):
+            found.append(place)
+        place += len(column.features)
+    return found
+
+
 def to_ranges(schema: Schema, own: Schema, weights: Array, model: str) -> Array:
-    """A model's weights, shape (d,), as one of rows of `own`; of counts over their range."""
+    """A model's weights, shape (d,), as one of rows of `own`; of counts over their range.
+
+    Categories are compared with the first: its coefficient goes to the constant.
+    """
     slopes, constant = schema.model_in_data_units(weights)
     coef = dict(zip(schema.feature_names, slopes.tolist(), strict=True))
     for column in schema.columns:
-        for gone in set(column.features) - set(own.feature_names):
-            constant += coef[gone]
-            coef |= {name: coef[name] - coef[gone] for name in column.features if name != gone}
+        if isinstance(column, CategoricalColumn):
+            first = coef[column.features[0]]
+            constant += first
+            coef |= {name: coef[name] - first for name in column.features}
     chosen = np.array([coef[name] for name in own.feature_names])
     shift, scale = own.affine()
     constant += float(chosen @ shift) - (Poisson().radius if model == "poisson" else 0.0)

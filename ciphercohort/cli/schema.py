@@ -193,8 +193,7 @@ def init(
             say(console, words, "yellow")
         if not reference and (first := _references(schema)):
             words = (
-                f"a study compares categories with {first}: --reference COLUMN=CATEGORY names "
-                "others; the table of a training leaves out the last one"
+                f"tables compare categories with {first}: --reference COLUMN=CATEGORY names others"
             )
             say(console, words, "yellow")
         if missing == "refuse":

@@ -49,23 +49,23 @@ from protocols.exchange import CELLS_VIEW, EMPTY_VIEW, RANGES_VIEW
 def by_range(schema: Schema, *, private: bool = False) -> Schema:
     """The same columns, scaled by their ranges alone.
 
-    private: without the last category of each column, which the others would determine: noise
-    hides whether they do. A category that the schema does not list counts as the last one, then.
+    private: without the first category of each column, which the others would determine: noise
+    hides whether they do. A category that the schema does not list counts as the first, then.
     """
     own = replace(schema, scaling="range", row_norm=None, projection=None)
     if not private:
         return own
-    return replace(own, columns=tuple(map(_without_last, schema.columns)), imputation=None)
+    return replace(own, columns=tuple(map(_without_first, schema.columns)), imputation=None)
 
 
-def _without_last(column: Column) -> Column:
+def _without_first(column: Column) -> Column:
     if not isinstance(column, CategoricalColumn):
         return column
-    # Cells are filled in before: what they are filled with may be the last.
+    # Cells are filled in before: what they are filled with may be the first.
     missing: Missing = "indicator" if column.missing == "indicator" else "refuse"
     if len(column.categories) == 1:
         return CategoricalColumn(column.name, column.categories)
-    return CategoricalColumn(column.name, column.categories[:-1], missing)
+    return CategoricalColumn(column.name, column.categories[1:], missing)
 
 
 def row_norm(schema: Schema) -> float:

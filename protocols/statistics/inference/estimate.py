@@ -72,15 +72,15 @@ class Estimate:
     noise: Array
 
 
-def left_by_others(information: Array) -> Array:
-    """What earlier columns leave of each, shape (d,), 0 where they determine it; the bias is first.
+def left_by_others(information: Array, last: Sequence[int] = ()) -> Array:
+    """What columns before it leave of each, shape (d,), 0 where they determine it.
 
-    The bias stands last.
+    The bias, which stands last, comes before all others; last: places that come after them.
     """
     d = len(information)
     left = np.zeros(d)
     floor = ALIASED * float(np.max(np.diag(information)))
-    for j in (d - 1, *range(d - 1)):
+    for j in (d - 1, *sorted(set(range(d - 1)) - set(last)), *last):
         kept = left > 0
         cross = information[kept, j]
         own = np.linalg.solve(information[np.ix_(kept, kept)], cross)
@@ -221,11 +221,16 @@ def private_steps(
     return estimate, length / math.sqrt(noise)
 
 
-def least_squares(products: Array, outputs: int, rows: int) -> list[Estimate]:
-    """One estimate per target, from U^T U of u = (x, y): dispersion RSS / (N - d)."""
+def least_squares(
+    products: Array, outputs: int, rows: int, last: Sequence[int] = ()
+) -> list[Estimate]:
+    """One estimate per target, from U^T U of u = (x, y): dispersion RSS / (N - d).
+
+    last: as of `left_by_others`.
+    """
     d = len(products) - outputs
     information = products[:d, :d]
-    kept = left_by_others(information) > 0
+    kept = left_by_others(information, last) > 0
     found = []
     for k in range(outputs):
         theta = np.zeros(d)

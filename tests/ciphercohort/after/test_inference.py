@@ -49,7 +49,7 @@ from tests.sims.model_runs import public_schema
 
 FRAME = table()
 RAW = np.column_stack(
-    [np.ones(len(FRAME)), FRAME.age, FRAME.dose, FRAME.ward == "A", FRAME.ward == "B"]
+    [np.ones(len(FRAME)), FRAME.age, FRAME.dose, FRAME.ward == "B", FRAME.ward == "C"]
 ).astype(float)
 FITS = {
     "logistic": (SCHEMA, sm.Logit(FRAME.died == "yes", RAW).fit(disp=0)),
@@ -84,8 +84,8 @@ def test_the_table_is_statsmodels(model: str) -> None:
     schema, fit = FITS[model]
     found = run(schema, model)
     rows = pd.DataFrame(found.rows()).set_index("name")
-    kept = rows.drop(index="ward=C")
-    assert rows.loc["ward=C"].isna()["coef"] and "ward=C" in found.notes[-1]
+    kept = rows.drop(index="ward=A")
+    assert rows.loc["ward=A"].isna()["coef"] and found.notes[-1] == "reference: ward A"
     scale = np.maximum(1.0, np.abs(fit.params))
     assert (np.abs(kept.coef - np.asarray(fit.params)) < 1e-3 * np.asarray(scale)).all()
     np.testing.assert_allclose(kept.se, fit.bse, rtol=0.01)
@@ -187,7 +187,7 @@ def test_a_private_table_spends_the_promise_and_holds_the_truth(model: str, tmp_
     copies = 40 if model == "poisson" else 4
     found = run(schema, model, pd.concat([FRAME] * copies), 12.0, tmp_path, KNOWN.get(model))
     truth = np.asarray(fit.params)
-    rows = pd.DataFrame(found.rows()).set_index("name").drop(index="ward=C")
+    rows = pd.DataFrame(found.rows()).set_index("name").drop(index="ward=A")
     assert (np.abs(rows.coef - truth) < 4.5 * rows.se).all()
     sample = rows.se * np.sqrt(1 - rows.privacy_share) * math.sqrt(copies)
     np.testing.assert_allclose(sample, fit.bse, rtol=0.4 if model == "linear" else 0.25)
@@ -260,12 +260,12 @@ def test_no_row_is_longer_than_stated_with_an_indicator_beside_a_number() -> Non
 
 
 def test_a_private_table_of_filled_cells_is_that_of_the_whole_encoding() -> None:
-    """A last category that fills cells in, and an indicator beside categories, stay what they are.
+    """A first category that fills cells in, and an indicator beside categories, stay what they are.
 
     The intercept and differences to the category left out say the same as all coefficients.
     """
     columns = (
-        CategoricalColumn("ward", ("A", "B"), "typical", "B"),
+        CategoricalColumn("ward", ("A", "B"), "typical", "A"),
         CategoricalColumn("kind", ("x", "y"), "indicator"),
     )
     schema = Schema(columns=columns, label=SCHEMA.label, scaling="range")
@@ -274,7 +274,7 @@ def test_a_private_table_of_filled_cells_is_that_of_the_whole_encoding() -> None
     whole, private = (
         encoded({"a": frame}, schema, private=private)["a"] for private in (False, True)
     )
-    assert private.schema.feature_names == ("ward=A", "kind=x", "kind=missing")
+    assert private.schema.feature_names == ("ward=B", "kind=y", "kind=missing")
     weights = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 32.0])
     fewer = to_ranges(schema, private.schema, weights, "logistic")
     np.testing.assert_allclose(private.x @ fewer, whole.x @ weights)
@@ -360,7 +360,7 @@ def test_a_run_with_inference(tmp_path: Path) -> None:
     assert r"\bottomrule" in latex and "odds ratio" in latex
     assert all(check.passed for check in verify_run(tmp_path / "run"))
     page = (tmp_path / "run" / "private/report.html").read_text()
-    assert "Standard errors" in page and "Left out, for the other columns" in page
+    assert "Standard errors" in page and "Reference: ward A" in page
     text = result.inference.text()
     assert "P>|z|" in text and "[0.025" in text
     schema = public_schema(frame, "died", exclude=("visits", "cost", "site"))
