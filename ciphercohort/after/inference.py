@@ -172,13 +172,16 @@ def infer_by(
     share: float = 1.0,
     tell: Callable[[str], None] = lambda words: None,
 ) -> Inference:
-    """The same, by any sums over rows of `by_range`, within their promise.
+    """A table of coefficients at a model, by sums over rows of `by_range`, within their promise.
 
-    share: of what of the promise (mu^2) is left after `spent`; tell: is told, before anything is
-    spent, that rows are probably too few.
+    schema: that the model was trained by; weights: on its scaled rows, bias last, shape (d,) or
+    (d, outputs); spent: what the promise has paid for before; share: of what is left of it, in
+    mu^2; tell: is told, before anything is spent, that rows are probably too few.
 
     Raises:
-        ParameterError, PrivacyError, CohortError: as `infer`.
+        ParameterError: the model has no standard errors, or no maximum; or a projection.
+        PrivacyError: too few rows, or noise leaves no interval. CohortError: a sum is refused, or
+            aborted.
     """
     if model not in WITH_INFERENCE:
         raise ParameterError(

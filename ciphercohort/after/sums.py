@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -12,6 +13,7 @@ from ciphercohort.job.figures import figures_of
 from ciphercohort.results.result import Array
 from parties.reader.imputation import drawn
 from parties.reader.schema import Schema
+from protocols.errors import ParameterError, PrivacyError
 from protocols.names import SECURE_AGGREGATION
 from protocols.plan.held_out import HeldOut
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
@@ -19,6 +21,7 @@ from protocols.privacy.calibrate.one_sum import plan_sum
 from protocols.privacy.certificates.mechanism import Mechanism
 from protocols.sums.one_sum import OneSum
 from protocols.sums.plan import GradientPlan
+from protocols.words import count
 
 LARGEST_CURE = 16.0
 """Grids of noise are too coarse for an epsilon much above."""
@@ -144,6 +147,20 @@ class SumSeries(ABC):
         Raises:
             CohortError: it is refused, or aborted.
         """
+
+
+@contextmanager
+def spent_is_told(sums: SumSeries) -> Iterator[None]:
+    """A refusal for what noisy sums opened says that their epsilon stays spent."""
+    try:
+        yield
+    except (ParameterError, PrivacyError) as error:
+        wanted = sums.wanted
+        if wanted.epsilon is not None and sums.done:
+            words = f"{count(len(sums.done), 'sum')} opened before that"
+            spent = f"count epsilon={wanted.epsilon:g}, delta={wanted.delta:g} as spent"
+            error.args = (f"{error}; {words}: {spent}",)
+        raise
 
 
 def without_table(error: Exception, sums: SumSeries) -> str:

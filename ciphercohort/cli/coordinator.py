@@ -21,6 +21,7 @@ from coordinator.settings import SESSIONS
 from protocols.errors import ParameterError
 from protocols.exchange.validity import day
 from protocols.names import spoken
+from protocols.words import promise as promised
 
 if TYPE_CHECKING:
     from ciphercohort.deploy.coordinator import Coordinator
@@ -237,6 +238,11 @@ def infer(centre: Coordinator, asked: dict[str, Any], as_json: bool, *, model: M
     path, found = centre.infer(model, **asked)
     if not as_json:
         stdout().print(found.text(marked=False), markup=False, highlight=False, soft_wrap=True)
+        if whole := json.loads(path.read_text()).get("privacy_with_training"):
+            say(
+                stdout(),
+                f"privacy with the training: {promised(colluders=asked['colluders'], **whole)}",
+            )
     _finished({"state": "finished"}, as_json, inference=path)
 
 

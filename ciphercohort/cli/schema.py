@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -113,10 +114,9 @@ def init(
         import warnings
         from typing import get_args
 
-        from ciphercohort.study.stays import likely_stays, with_stays
+        from ciphercohort.study.stays import with_stays
         from parties.reader.infer import REGRESSION_SCALING, infer_schema
-        from parties.reader.look import missing_counts
-        from parties.reader.schema import Classes, Missing
+        from parties.reader.schema import Missing
         from parties.reader.table import read_table
 
         if (time is None) != (event is None) or (entry is not None and time is None):
@@ -158,58 +158,14 @@ def init(
             )
         if time is not None:
             schema = with_stays(schema, read_table(sample, label=time))
-            words = (
-                f"times longer than the sample's longest are taken as that: make high of {time} "
-                "the longest that the protocol allows"
-            )
+        for words in (
+            *_of_outcome(schema, time, target),
+            *_of_people(person),
+            *(f"warning: {warning.message}" for warning in caught),
+            *_of_encoding(schema, reference),
+            *_of_gaps(schema, sample),
+        ):
             say(console, words, "yellow")
-        elif target and likely_stays(schema.label):
-            words = (
-                f"warning: the range of {target[0]} begins at the sample's least; if it is the "
-                f"time until {target[1]}, give --time and --event"
-            )
-            say(console, words, "yellow")
-        if person:
-            words = (
-                f"{', '.join(person)} is in no row that is encoded, and joins none: several rows "
-                "of one person stay several, and epsilon is the promise of one row. Where it is "
-                "to be of a person, write one row for each before"
-            )
-            say(console, words, "yellow")
-        for warning in caught:
-            say(console, f"warning: {warning.message}", "yellow")
-        if isinstance(schema.label, Classes):
-            words = f"{schema.label.name} has {schema.label.outputs} classes"
-            words += (
-                ": models softmax and one-vs-rest predict such a label; of numbers give --target"
-            )
-            say(console, words, "yellow")
-        if schema.row_norm is not None:
-            words = (
-                f"row_norm {schema.row_norm:g} is the middle length of the sample's rows, to one "
-                "digit: longer ones, which cohort schema check counts, are shortened to it, which "
-                "saves privacy noise; without privacy set it to null"
-            )
-            say(console, words, "yellow")
-        if not reference and (first := _references(schema)):
-            words = (
-                f"tables compare categories with {first}: --reference COLUMN=CATEGORY names others"
-            )
-            say(console, words, "yellow")
-        if missing == "refuse":
-            table = read_table(sample, label=schema.label.name)
-            counts = missing_counts(table, schema)
-            gaps = [
-                column.name
-                for column, number in zip(schema.columns, counts, strict=False)
-                if number
-            ]
-            if gaps:
-                words = (
-                    f"warning: missing cells in {', '.join(gaps)}: this schema refuses such rows; "
-                    "--missing typical or --missing indicator fills them in"
-                )
-                say(console, words, "yellow")
         if out is None:
             sys.stdout.write(schema.to_json())
             return
@@ -265,6 +221,62 @@ def show(
         _print(known)
         for words in moment_notes(known):
             say(console, f"warning: {words}", "yellow")
+
+
+def _of_outcome(schema: Schema, time: str | None, target: list[str] | None) -> Iterator[str]:
+    from ciphercohort.study.stays import likely_stays
+    from parties.reader.schema import Classes
+
+    if time is not None:
+        yield (
+            f"times longer than the sample's longest are taken as that: make high of {time} the "
+            "longest that the protocol allows"
+        )
+    elif target and likely_stays(schema.label):
+        yield (
+            f"warning: the range of {target[0]} begins at the sample's least; if it is the time "
+            f"until {target[1]}, give --time and --event"
+        )
+    if isinstance(schema.label, Classes):
+        yield (
+            f"{schema.label.name} has {schema.label.outputs} classes: models softmax and "
+            "one-vs-rest predict such a label; of numbers give --target"
+        )
+
+
+def _of_people(person: list[str] | None) -> Iterator[str]:
+    if person:
+        yield (
+            f"{', '.join(person)} is in no row that is encoded, and joins none: several rows of "
+            "one person stay several, and epsilon is the promise of one row. Where it is to be of "
+            "a person, write one row for each before"
+        )
+
+
+def _of_encoding(schema: Schema, reference: list[str] | None) -> Iterator[str]:
+    if schema.row_norm is not None:
+        yield (
+            f"row_norm {schema.row_norm:g} is the middle length of the sample's rows, to one "
+            "digit: longer ones, which cohort schema check counts, are shortened to it, which "
+            "saves privacy noise; without privacy set it to null"
+        )
+    if not reference and (first := _references(schema)):
+        yield f"tables compare categories with {first}: --reference COLUMN=CATEGORY names others"
+
+
+def _of_gaps(schema: Schema, sample: Path) -> Iterator[str]:
+    """Of columns that refuse empty cells, and have them in the sample."""
+    from parties.reader.look import missing_counts
+    from parties.reader.table import read_table
+
+    table = read_table(sample, label=schema.label.name)
+    pairs = zip(schema.columns, missing_counts(table, schema), strict=False)
+    gaps = [column.name for column, number in pairs if number and column.missing == "refuse"]
+    if gaps:
+        yield (
+            f"warning: missing cells in {', '.join(gaps)}: this schema refuses such rows; "
+            "--missing typical or --missing indicator fills them in"
+        )
 
 
 def _references(schema: Schema) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ciphercohort.after.inference import Inference, infer_by
-from ciphercohort.after.sums import SumSeries, sums_wanted
+from ciphercohort.after.sums import SumSeries, spent_is_told, sums_wanted
 from ciphercohort.deploy.deployed import (
     agreed_and_opened,
     digest_of,
@@ -177,7 +177,8 @@ def table_document(
     held_out = before[0].held_out if before else None
     wanted = sums_wanted(epsilon, delta, colluders)
     sums = DeployedSums.of(settings, drive, own, wanted, first, held_out, digest_of(before))
-    found = infer_by(sums, model.encoding, model.weights, model.model, tell=tell)
+    with spent_is_told(sums):
+        found = infer_by(sums, model.encoding, model.weights, model.model, tell=tell)
     promise = {"epsilon": epsilon, "delta": delta, "colluders": colluders}
     body = {
         **exact_fields(epsilon is None),

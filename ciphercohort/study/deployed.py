@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ciphercohort.after.sums import SumSeries, sums_wanted
+from ciphercohort.after.sums import SumSeries, spent_is_told, sums_wanted
 from ciphercohort.deploy.inference import DeployedSums
 from ciphercohort.job.config import DEFAULT_DELTA
 from ciphercohort.job.layout import DESCRIPTION, GLM, SURVIVAL
@@ -122,7 +122,8 @@ def _written(
     """What is found by sums over rows of `schema`, and its documents."""
     wanted = sums_wanted(epsilon, delta, colluders)
     sums = DeployedSums.of(centre.settings, centre.driving(tell, session), schema, wanted, session)
-    found = find(sums)
+    with spent_is_told(sums):
+        found = find(sums)
     folder = centre.settings.session_folder(sums.sessions[0])
     body = {**found.released(), "sessions": sums.sessions}
     return write(folder, name, body, found.documents(), fresh=False), found

@@ -69,8 +69,8 @@ SAID_OF_TRAINING = {
 }
 """What documents of a sum say of the training of its model."""
 SAME_ROWS = (
-    "that its sums are of the rows of the training, which each owner's agent holds its own to "
-    "where it has a record"
+    "that its sums are of the training's rows: owners' agents refuse others where they have a "
+    "record"
 )
 CENTRE = (SESSION, STATUS, OUTCOME, TRANSCRIPT, MESSAGES)
 """What a session at the centre has, whatever it opened."""

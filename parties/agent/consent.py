@@ -37,9 +37,9 @@ class Consent:
 
     ask: a person has to accept each plan; otherwise the policy decides alone. own_key: this
     party's verification key; peers: gives the verification keys of the other parties by name, as
-    they are now. foresee: what a plan would take of the owner's budget, in words; refuses what
-    would overdraw it. wait_seconds: how long a plan waits for its decision. norm_bound: of this
-    owner's rows, for the figures that the owner is shown.
+    they are now. foresee: what the owner's records say of a plan, in words: rows of its training,
+    budget; refuses other rows, and what would overdraw it. wait_seconds: how long a plan waits for
+    its decision. norm_bound: of this owner's rows, for the figures that the owner is shown.
 
     Security: a plan is accepted by a code that is drawn here when the plan comes, and anew when it
     comes again and its words are others. By digits of its digest it could not be: a coordinator
@@ -140,12 +140,13 @@ class Consent:
         """Return once the owner agrees.
 
         Raises:
-            PolicyError: the owner refuses, does not answer in time, or does not know a member, or
-                the budget would be overdrawn, for which nobody is asked; or the session is over, or
-                the same request has come again, which waits in its place.
+            PolicyError: the owner refuses, does not answer in time, or does not know a member; or,
+                for which nobody is asked, the rows are not those of its training or the budget
+                would be overdrawn; or the session is over, or the same request has come again,
+                which waits in its place.
         """
         self.check_members(plan)
-        budget = tuple(self._foresee(plan))
+        records = tuple(self._foresee(plan))
         if not self._ask:
             return
         digest, deadline = plan.digest(), time.monotonic() + self._wait_seconds
@@ -153,12 +154,12 @@ class Consent:
             log.warning(
                 "%s: plan %s waits for consent: cohort party consent shows it", self._name, digest
             )
-        words = describe_plan(plan, self._name, self._norm_bound, budget)
+        words = describe_plan(plan, self._name, self._norm_bound, records)
         with self._changed:
             before = self._pending.get(digest)
             # Words that are others, such as what is left of the budget, have another code.
-            again = before is not None and before.words == words
-            code = before.code if before and again else secrets.token_hex(_CODE_BYTES)
+            known = before.code if before and before.words == words else None
+            code = known or secrets.token_hex(_CODE_BYTES)
             asked = self._pending[digest] = _Asked(code, words, plan.session)
             self._changed.notify_all()
             try:

@@ -14,18 +14,18 @@ from protocols.plan.run_plan import RunPlan
 from protocols.words import EXACT_SUMS, HOLDS, count, printable, promise, towards_one
 
 
-def describe_plan(plan: RunPlan, name: str, norm_bound: float, budget: Iterable[str] = ()) -> str:
+def describe_plan(plan: RunPlan, name: str, norm_bound: float, records: Iterable[str] = ()) -> str:
     """The manifest: members, release, privacy by coalition, decryptions, what leaves this party.
 
-    norm_bound: of this party's rows, by its own schema; budget: what it takes of the owner's.
+    norm_bound: of this party's rows, by its own schema; records: what the owner's say of it.
 
     Security: the coordinator chose the plan's texts. What cannot be printed shows as ?, so that
     none of them starts a line of its own or hides one on a terminal.
     """
-    return "\n".join(printable(line) for line in _lines(plan, name, norm_bound, budget))
+    return "\n".join(printable(line) for line in _lines(plan, name, norm_bound, records))
 
 
-def _lines(plan: RunPlan, name: str, norm_bound: float, budget: Iterable[str]) -> Iterator[str]:
+def _lines(plan: RunPlan, name: str, norm_bound: float, records: Iterable[str]) -> Iterator[str]:
     yield f"Plan {plan.digest()}"
     yield f"Session {plan.session}; model: {plan.model}, {plan.num_features} coefficients"
     yield "Who takes part:"
@@ -40,7 +40,7 @@ def _lines(plan: RunPlan, name: str, norm_bound: float, budget: Iterable[str]) -
     yield from _slots(plan, norm_bound)
     yield f"What is released to everyone: {kinds.released(plan)}"
     yield from _privacy(plan, norm_bound)
-    yield from budget
+    yield from records
     steps = protocol_of(plan).steps
     named = {step: len(list(step.turns(plan))) for step in steps}
     opened = sum(times for step, times in named.items() if step.opens)

@@ -67,7 +67,7 @@ class CoinBox(Coins):
 
 
 class SealedRows(Checked, frozen=True):
-    """Rows of a session: plan: digest of what it was by; rows: `row_seal` of them."""
+    """Rows of a session: plan: digest of the session's plan; rows: `row_seal` of them."""
 
     plan: str
     rows: str
@@ -183,7 +183,8 @@ class Owner:
     def keep(self, session: str, plan: str, outcome: str) -> None:
         """Note what a finished session released, for `cohort party results`; nothing secret.
 
-        Beside it, by a seal that this owner alone can tell, of which rows; plan: its digest.
+        Beside it rows.json: a seal of the rows, by a key that this owner alone has; plan: digest of
+        the session's plan.
 
         Raises:
             PolicyError: this owner took part in no such session, or it is too large.
@@ -199,10 +200,10 @@ class Owner:
     def _sealed(self, plan: str) -> SealedRows:
         return SealedRows(plan, row_seal(self.signing_key, plan, self._views.fingerprint()))
 
-    def had_these(self, plan: str) -> bool | None:
+    def had_these_rows(self, plan: str) -> bool | None:
         """Whether a finished session was of the rows as they are now; None: no record is here.
 
-        plan: its digest.
+        plan: digest of that session's plan.
         """
         own = self._sealed(plan)
         for path in self._results.glob(f"*/{ROWS}") if self._results else ():

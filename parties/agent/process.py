@@ -95,7 +95,7 @@ def _answer(
         modules=owner.modules,
         foresee=owner.foresee,
         keep=owner.keep,
-        had_these=owner.had_these,
+        had_these_rows=owner.had_these_rows,
     )
     channel.send(
         {

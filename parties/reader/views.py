@@ -169,7 +169,8 @@ class Views:
     def fingerprint(self) -> str:
         """SHA-256 of all that sums of these rows are over: of the ranges and of what was empty too.
 
-        Rows as for training are the same of values that are beyond their clamp, or filled in.
+        Rows as for training would not do: two values beyond their clamp are the same there, and so
+        are a missing cell and what it is filled with.
         """
         found = hashlib.sha256(self._shard.fingerprint().encode())
         found.update(self._ranges.fingerprint().encode())

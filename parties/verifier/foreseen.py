@@ -38,7 +38,7 @@ def _of_training(plan: RunPlan, owner: Any) -> Iterator[str]:
     training = getattr(plan, "of_training", "")
     if not training:
         return
-    same = owner.had_these(training)
+    same = owner.had_these_rows(training)
     if same is False and not plan.judges:
         log.warning(
             "%s refuses a sum of the training by plan %s: the rows, their order or their schema "
@@ -51,7 +51,7 @@ def _of_training(plan: RunPlan, owner: Any) -> Iterator[str]:
     said = {
         True: "was of the rows that you have now",
         False: "was of other rows than you have now",
-        None: "is not on record here",
+        None: "is not on record here: nothing tells whether it was of the rows that you have now",
     }
     yield f"Training {training[:16]} {said[same]}"
 

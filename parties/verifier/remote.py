@@ -297,9 +297,9 @@ class RemoteOwner:
         """Note what a finished session released."""
         self._calls("keep", session, plan, outcome)
 
-    def had_these(self, plan: str) -> bool | None:
-        """Whether a finished session was of the rows as they are now."""
-        found: bool | None = self._calls("had_these", plan)
+    def had_these_rows(self, plan: str) -> bool | None:
+        """Whether a finished session was of the rows as they are now; None: no record."""
+        found: bool | None = self._calls("had_these_rows", plan)
         return found
 
     def foresee(

@@ -195,7 +195,7 @@ def test_owners_are_told_what_a_sum_opens_and_hold_its_cost_against_their_limit(
 
 
 def test_what_does_not_fit_is_refused(centre: Hospitals) -> None:
-    with pytest.raises(PrivacyError, match="no interval"):
+    with pytest.raises(PrivacyError, match="no interval.* opened before that: count epsilon=0.2"):
         centre.infer(0.2)
     with pytest.raises(ParameterError, match="another schema"):
         other = ReleasedModel(schema=by_range(SCHEMA), weights=MODEL.weights)

@@ -91,8 +91,8 @@ def test_a_cell_that_is_filled_in_is_another_one(tmp_path: Path) -> None:
     empty = FRAME.replace({"age": {20.0: np.nan}})
     full = FRAME.replace({"age": {20.0: 50.0}})
     owner(tmp_path, empty, FILLED).keep("a", TRAINING, "{}")
-    assert owner(tmp_path, empty, FILLED).had_these(TRAINING)
-    assert owner(tmp_path, full, FILLED).had_these(TRAINING) is False
+    assert owner(tmp_path, empty, FILLED).had_these_rows(TRAINING)
+    assert owner(tmp_path, full, FILLED).had_these_rows(TRAINING) is False
 
 
 @pytest.mark.parametrize("judges", [False, True])
@@ -113,12 +113,12 @@ def test_a_seal_is_of_one_plan_and_one_owner(trained: Path) -> None:
     assert len(set(kept)) == 2
     now = owner(trained)
     now.signing_key = Ed25519PrivateKey.generate()
-    assert now.had_these(TRAINING) is False
+    assert now.had_these_rows(TRAINING) is False
     (trained / "a" / ROWS).write_text(kept[1].replace(OTHER, TRAINING))
-    assert owner(trained).had_these(TRAINING) is False
+    assert owner(trained).had_these_rows(TRAINING) is False
 
 
 def test_a_record_that_cannot_be_read_names_its_file(trained: Path) -> None:
     (trained / "a" / ROWS).write_text("{")
     with pytest.raises(ParameterError, match=ROWS):
-        owner(trained).had_these(TRAINING)
+        owner(trained).had_these_rows(TRAINING)
