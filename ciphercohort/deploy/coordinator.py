@@ -16,16 +16,16 @@ from ciphercohort.deploy.check import check_deployed
 from ciphercohort.deploy.deployed import (
     DeployedRun,
     ends_at_maximum,
-    following,
     is_first,
     next_run,
     session_fields,
     trained_here,
+    whitened_after,
 )
 from ciphercohort.deploy.drive import abort, drive, let_go, registered
 from ciphercohort.deploy.evaluation import evaluation_plan, finished_evaluation
 from ciphercohort.deploy.inference import Drive, Tell, infer_deployed
-from ciphercohort.deploy.results import SeveralError, finished_run, opened_table
+from ciphercohort.deploy.results import DifferingSumsError, finished_run, opened_table
 from ciphercohort.deploy.supervise import Background, Program, supervised
 from ciphercohort.job.config import (
     DEFAULT_DELTA,
@@ -210,7 +210,7 @@ class Coordinator(Background):
         name = session or self._begin(tell)
         see(name)
         if is_first(self.settings, name):
-            name = following(self.settings, name) or self._begin(tell, name)
+            name = whitened_after(self.settings, name) or self._begin(tell, name)
             tell("the second moment is summed; training follows on whitened rows")
             see(name)
         run = finished_run(self.settings, name)
@@ -364,7 +364,7 @@ class Coordinator(Background):
                     f"session {session} stays as trained: these sums are not of its parties, of as "
                     "many rows each"
                 )
-        except SeveralError as error:
+        except DifferingSumsError as error:
             tell(f"session {session} stays as it is: {error}")
 
     def check(

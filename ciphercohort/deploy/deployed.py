@@ -38,6 +38,7 @@ from protocols.plan.run_plan import Member, RunPlan
 from protocols.privacy.calibrate.calibration import Calibration, calibrate
 from protocols.privacy.calibrate.figures import Wanted
 from protocols.privacy.certificates.mechanism import Mechanism
+from protocols.sums.one_sum import OneSum
 
 UNKNOWN = "00" * 32
 MESSAGE_BYTES = 100_000_000
@@ -86,12 +87,17 @@ def members_of(settings: Settings) -> tuple[Member, ...]:
     )
 
 
-def following(settings: Settings, session: str) -> str | None:
+def whitened_after(settings: Settings, session: str) -> str | None:
     """The session that whitens rows by the second moment of this one, if there is one already."""
     for path in settings.session_folder(session).parent.glob(f"*/{SESSION}"):
         if session_fields(settings, path.parent.name).get("before") == session:
             return path.parent.name
     return None
+
+
+def is_sum(plan: Any) -> bool:
+    """Whether a plan opens a sum, and trains no model."""
+    return isinstance(getattr(plan, "task", None), OneSum)
 
 
 def session_fields(settings: Settings, session: str) -> dict[str, Any]:
@@ -207,7 +213,7 @@ def write_documents(folder: Path, release: Release) -> None:
     write_text(folder / REPORT, render_release(release))
 
 
-def release_of(
+def trained_release(
     plan: RunPlan,
     released: NDArray[np.float64],
     schema: Schema,

@@ -27,9 +27,9 @@ from flwr.serverapp import Grid, ServerApp
 from ciphercohort.deploy.deployed import (
     DeployedRun,
     ends_at_maximum,
-    following,
     is_first,
     plan_template,
+    whitened_after,
 )
 from ciphercohort.deploy.inference import infer_deployed
 from ciphercohort.deploy.results import finished_run
@@ -308,7 +308,7 @@ def _trained(settings: Settings, sites: _Sites, session: str) -> DeployedRun:
     _serve(settings, sites, name)
     if is_first(settings, name):
         log.info("the second moment is summed; training follows on whitened rows")
-        name = following(settings, name) or _begin(settings, name)
+        name = whitened_after(settings, name) or _begin(settings, name)
         _serve(settings, sites, name)
     run = finished_run(settings, name)
     if not ends_at_maximum(settings, run.plan):

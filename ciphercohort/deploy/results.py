@@ -18,13 +18,14 @@ from ciphercohort.deploy.deployed import (
     agreed_and_opened,
     costs_of,
     has_maximum,
+    is_sum,
     outcome_of,
-    release_of,
+    trained_release,
     transcript_head,
     write_documents,
 )
 from ciphercohort.job.config import DEFAULT_DELTA
-from ciphercohort.job.layout import INFERENCE, PLAN, read_file
+from ciphercohort.job.layout import INFERENCE, PLAN, UNREADABLE, read_file
 from ciphercohort.report.release import Release
 from ciphercohort.results.predict import ReleasedModel, load_model
 from ciphercohort.results.result import Array
@@ -37,15 +38,12 @@ from protocols.errors import CohortError, ParameterError
 from protocols.exchange import RANGES_VIEW
 from protocols.plan.kinds import plan_from_dict
 from protocols.plan.run_plan import RunPlan
-from protocols.sums.one_sum import OneSum
 from protocols.sums.plan import GradientPlan
 
 log = logging.getLogger(__name__)
 
 CLOSE = 1e-9
 """Between points of a sum as two machines compute them, and between sums of the same rows."""
-UNREADABLE = (CohortError, AttributeError, LookupError, TypeError, ValueError)
-"""Of documents that another release wrote, or that tell other numbers than their plan has."""
 
 
 def party_results(folder: Path) -> Iterator[Path]:
@@ -68,11 +66,11 @@ def party_results(folder: Path) -> Iterator[Path]:
 
 
 def _write_results(session: Session, schema: Schema, kept: Sequence[Session]) -> None:
-    release = release_of(session.plan, session.opened, schema, session.transcript)
+    release = trained_release(session.plan, session.opened, schema, session.transcript)
     if not (session.folder / INFERENCE).exists():
         try:
             release = with_maximum(release, kept)
-        except SeveralError as error:
+        except DifferingSumsError as error:
             log.warning("%s: the model stays as trained: %s", session.folder.name, error)
     if release.view or not (session.folder / PLAN).exists():
         write_documents(session.folder, release)
@@ -86,8 +84,8 @@ def finished_run(settings: Settings, session: str) -> DeployedRun:
     with privacy; run.json is of a run whose costs were kept.
 
     Raises:
-        ProtocolError: the transcript is broken. SeveralError: see `with_maximum`; what is there
-            stays.
+        ProtocolError: the transcript is broken.
+        DifferingSumsError: see `with_maximum`; what is there stays.
     """
     folder, release = settings.session_folder(session), _trained(settings, session)
     kept = sessions_of(folder.parent) if has_maximum(release.plan) else ()
@@ -103,7 +101,7 @@ def finished_run(settings: Settings, session: str) -> DeployedRun:
 def _trained(settings: Settings, session: str) -> Release:
     folder = settings.session_folder(session)
     plan, opened = agreed_and_opened(settings, session)
-    return release_of(
+    return trained_release(
         plan,
         opened,
         Schema.load(settings.folder / SCHEMA),
@@ -119,7 +117,7 @@ def opened_table(settings: Settings, model: ReleasedModel) -> Inference | None:
     None: they are not, or it is another model.
 
     Raises:
-        SeveralError: see `with_maximum`.
+        DifferingSumsError: see `with_maximum`.
     """
     if not (settings.session_folder(model.session) / INFERENCE).exists():
         return None
@@ -127,11 +125,6 @@ def opened_table(settings: Settings, model: ReleasedModel) -> Inference | None:
     table = table_of(trained, kept_sums(trained, sessions_of(settings.folder / SESSIONS)))
     own = [] if table is None else [trained.weights, table.weights]
     return table if any(np.array_equal(model.weights, each) for each in own) else None
-
-
-def is_sum(plan: Any) -> bool:
-    """Whether a plan opens a sum, and trains no model."""
-    return isinstance(getattr(plan, "task", None), OneSum)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,7 +190,7 @@ def sessions_of(folder: Path) -> list[Session]:
     return found
 
 
-class SeveralError(ParameterError):
+class DifferingSumsError(ParameterError):
     """Exact sums at one model, over as many rows, differ."""
 
 
@@ -217,7 +210,8 @@ class KeptSums(SumSeries):
         Of several, as of trainings that ended close to one another: the one whose point is nearest.
 
         Raises:
-            ParameterError: there is none. SeveralError: there are several, of different values.
+            ParameterError: there is none.
+            DifferingSumsError: there are several, of different values.
         """
         found = list[tuple[float, Session]]()
         for each in self.kept:
@@ -237,7 +231,7 @@ class KeptSums(SumSeries):
             raise ParameterError("no such sum was opened")
         _, nearest = min(found, key=lambda each: each[0])  # of several, by their names
         if not all(_is_alike(each.opened, nearest.opened) for _, each in found):
-            raise SeveralError(
+            raise DifferingSumsError(
                 f"exact sums at the model of session {self.trained.session} were opened more than "
                 "once, over as many rows, and they differ: which of them are of the rows that it "
                 "was trained on cannot be told"
@@ -283,7 +277,7 @@ def at_maximum(trained: Release, sums: KeptSums) -> Release:
     As it is where they were not opened, or end at none.
 
     Raises:
-        SeveralError: it cannot be told which of them are of its rows.
+        DifferingSumsError: it cannot be told which of them are of its rows.
     """
     table = table_of(trained, sums)
     if table is None:
@@ -299,13 +293,13 @@ def table_of(trained: Release, sums: KeptSums) -> Inference | None:
     None, too, of a training with noise or weights: exact sums at it are a table of their own.
 
     Raises:
-        SeveralError: see there.
+        DifferingSumsError: see there.
     """
     if not has_maximum(trained.plan):
         return None
     try:
         return infer_by(sums, trained.encoding, trained.weights, trained.plan.model)
-    except SeveralError:
+    except DifferingSumsError:
         raise
     except CohortError:
         return None

@@ -14,7 +14,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from protocols.errors import ParameterError
+from protocols.errors import CohortError, ParameterError
 
 RELEASE, PRIVATE = "release", "private"
 STATUS, KIND, LAYOUT = "status.json", "ciphercohort-run", 2
@@ -34,6 +34,11 @@ SUMS, MISSING = "sums", "missing.json"
 # Of studies, which have a report of their own.
 DESCRIPTION, SURVIVAL, GLM = STUDIES = "description.json", "survival.json", "glm.json"
 
+UNREADABLE = (
+    *(CohortError, OSError, ArithmeticError, AttributeError, LookupError, RecursionError),
+    *(TypeError, ValueError),
+)
+"""What reading a file may raise that is not there, or holds something else than it should."""
 OPTIONAL = (CERTIFICATE, INFERENCE, TABLE, EVALUATION, HELD_BACK)
 """Not of every run."""
 HALVES = {

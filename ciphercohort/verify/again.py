@@ -12,25 +12,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ciphercohort.deploy.results import is_sum
-from ciphercohort.job.layout import MODEL, PLAN, TRANSCRIPT, read_file
+from ciphercohort.deploy.deployed import is_sum
+from ciphercohort.job.layout import MODEL, PLAN, TRANSCRIPT, UNREADABLE, read_file
 from ciphercohort.verify.figures import model_problems
 from coordinator.deployment import OUTCOME
 from coordinator.replay import Check, OnStep, Replayed, replay
 from protocols.errors import CohortError
 from protocols.plan.protocol import FINISH
 from protocols.plan.run_plan import RunPlan
-
-# What reading a file that is JSON, but of another shape, may raise.
-MALFORMED = (
-    KeyError,
-    TypeError,
-    ValueError,
-    LookupError,
-    AttributeError,
-    ArithmeticError,
-    RecursionError,
-)
 
 
 def execute(folder: Path, statements: Sequence[bytes], on_step: OnStep) -> list[Check]:
@@ -89,5 +78,5 @@ def _model_problems(model: Any, plan: RunPlan) -> Iterator[str]:
         yield from model_problems(model, plan)
     except CohortError as error:
         yield f"{MODEL}: {error}"
-    except MALFORMED as error:
+    except UNREADABLE as error:
         yield f"{MODEL} has another shape than it should ({type(error).__name__})"

@@ -38,6 +38,7 @@ from ciphercohort.job.layout import (
     SUMMARY,
     TABLE,
     TRANSCRIPT,
+    UNREADABLE,
     is_alive,
     private_of,
     read_file,
@@ -53,7 +54,7 @@ from ciphercohort.results.predict import ReleasedModel
 from ciphercohort.results.promise import WHOLE
 from ciphercohort.results.slot_report import slot_problems
 from ciphercohort.verify import figures, messages
-from ciphercohort.verify.again import MALFORMED, execute
+from ciphercohort.verify.again import execute
 from ciphercohort.verify.certificate import certificate_problems, input_problems
 from ciphercohort.verify.session import (
     ANOTHER,
@@ -170,7 +171,7 @@ def _of_a_session(folder: Path) -> Iterator[Check]:
     """Whatever its documents hold, beside what it agreed on and opened."""
     try:
         yield from session_checks(folder)
-    except (CohortError, OSError, *MALFORMED) as error:
+    except UNREADABLE as error:
         yield Check("documents", False, _words(error))
 
 
@@ -178,13 +179,13 @@ def _of_a_simulation(halves: Mapping[str, Path], files: Mapping[str, Any]) -> It
     """Its release written again, and what is not checked."""
     try:
         plan = plan_from_dict({k: v for k, v in files[PLAN].items() if k != "digest"})
-    except (CohortError, *MALFORMED):
+    except UNREADABLE:
         return  # see `_content`
     problems = partial(_release_problems, halves[RELEASE], plan)
     yield _check("documents", problems, "each written again from what it says was released")
     try:
         yield Check("not checked", True, _unchecked(halves, files, plan))
-    except (CohortError, OSError, *MALFORMED) as error:
+    except UNREADABLE as error:
         yield Check("not checked", False, _words(error))
 
 
@@ -266,7 +267,7 @@ def _content(path: Path, files: dict[str, Any], data: Table | None) -> Iterator[
     )
     try:
         plan = plan_from_dict({k: v for k, v in files[PLAN].items() if k != "digest"})
-    except (CohortError, *MALFORMED) as error:
+    except UNREADABLE as error:
         yield Check("plan valid", False, f"{PLAN}: {_words(error)}; nothing else was checked")
         return
     yield Check("plan valid", True, encryption_words(plan))
@@ -353,7 +354,7 @@ def _check(name: str, problems: Callable[[], Iterator[str]], fine: str) -> Check
         found = [str(error)]
     except OSError as error:
         found = [_words(error)]
-    except MALFORMED as error:
+    except UNREADABLE as error:
         found = [f"a file has another shape than it should: {_words(error)}"]
     return Check(name, not found, "; ".join(found) or fine)
 

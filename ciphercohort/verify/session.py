@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ciphercohort.deploy.check import missing_by
-from ciphercohort.deploy.deployed import release_of, training_plans, transcript_head
+from ciphercohort.deploy.deployed import trained_release, training_plans, transcript_head
 from ciphercohort.deploy.evaluation import evaluated
 from ciphercohort.deploy.inference import DeployedSums, table_document
 from ciphercohort.deploy.results import Session, at_maximum, kept_sums, sessions_of
@@ -239,7 +239,7 @@ def _of_training(session: Session) -> Rewritten:
     head = transcript_head(folder) if at_centre else session.transcript
     costs = None if session.costs is None else Costs(**session.costs)
     rest: dict[str, Any] = {"costs": costs, "missing": session.missing}
-    release = release_of(session.plan, session.opened, schema, head, **rest)
+    release = trained_release(session.plan, session.opened, schema, head, **rest)
     beside = list[Session]()
     if "view" in model or (folder / INFERENCE).exists():
         sums = kept_sums(release, sessions_of(folder.parent))
@@ -367,7 +367,7 @@ def _models(
     beside = [Session.of(settings.session_folder(each)) for each in before]
     model = ReleasedModel.from_dict(json.loads(documents[MODEL]))
     yield model, [*beside, *sums]
-    own = release_of(trained.plan, trained.opened, model.schema, "").documents()[MODEL]
+    own = trained_release(trained.plan, trained.opened, model.schema, "").documents()[MODEL]
     yield ReleasedModel.from_dict(json.loads(own)), beside
 
 

@@ -509,7 +509,7 @@ def test_a_whitened_pair_is_chosen_once(
     settings = CentreSettings.load(centre)
     plan, wanted = plan_template(settings)
     first = create_session(settings, plan, to_plain(wanted))
-    assert deployed.is_first(settings, first) and deployed.following(settings, first) is None
+    assert deployed.is_first(settings, first) and deployed.whitened_after(settings, first) is None
     moment = np.diag([0.5, 0.25])
     shown = SimpleNamespace(plan=plan, opened=lambda: (moment, {}))
     monkeypatch.setattr(deployed, "read_evidence", lambda folder: shown)
@@ -520,5 +520,5 @@ def test_a_whitened_pair_is_chosen_once(
     assert plan.held_out is not None and plan.held_out == second.held_out
     assert {m.rows for each in (plan, second) for m in each.members} == {30}
     following = create_session(settings, second, to_plain(again), first)
-    assert deployed.following(settings, first) == following
+    assert deployed.whitened_after(settings, first) == following
     assert not deployed.is_first(settings, following)

@@ -35,8 +35,8 @@ from ciphercohort.deploy import party as deploy_party
 from ciphercohort.deploy import supervise
 from ciphercohort.deploy.results import Session, at_maximum
 from ciphercohort.deploy.supervise import Background, child
+from ciphercohort.job.layout import UNREADABLE
 from ciphercohort.results.documents import to_json
-from ciphercohort.verify.again import MALFORMED
 from ciphercohort.verify.folder import verify_run
 from ciphercohort.verify.session import (
     CENTRE,
@@ -348,7 +348,7 @@ def found(session: Session) -> list[str]:
     """Problems of what the centre alone has; a file of another shape is one."""
     try:
         return list(centre_problems(session))
-    except (CohortError, *MALFORMED) as error:
+    except UNREADABLE as error:
         return [str(error)]
 
 

@@ -118,9 +118,19 @@ def test_a_coordinators_documents_are_checked_beside_its_messages(tmp_path: Path
     assert {"certificate", "schema"} <= failed(folder)
 
 
+WRONG = ("weights", "deep", "folder")
+
+
 @pytest.mark.parametrize(
     "left",
-    ['{"plan": {"version": 7}}', "[", '{"plan": null, "weights": [1.0]}', "weights"],
+    [
+        '{"plan": {"version": 7}}',
+        "[",
+        '{"plan": null, "weights": [1.0]}',
+        "weights",
+        "deep",
+        "none",
+    ],
 )
 def test_what_cannot_be_read_keeps_no_other_from_its_documents(
     left: str, home: tuple[Path, Any], caplog: pytest.LogCaptureFixture
@@ -132,7 +142,10 @@ def test_what_cannot_be_read_keeps_no_other_from_its_documents(
     if left == "weights":
         fields = json.loads((found / OUTCOME).read_text())
         left = json.dumps({**fields, "weights": fields["weights"][1:]})
-    (beside / OUTCOME).write_text(left)
+    if left == "folder":
+        (beside / OUTCOME).mkdir()
+    else:
+        (beside / OUTCOME).write_text("[" * 100_000 if left == "deep" else left)
     try:
         assert list(party_results(home[0])) == [found]
         assert "session 0 is left out" in caplog.text
