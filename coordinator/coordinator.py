@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from coordinator.costs import Costs, LapClock
 from coordinator.errors import LostError
-from protocols.errors import MessageError, ProtocolError
+from protocols.errors import CohortError, MessageError, ProtocolError
 from protocols.exchange.messages import (
     DEFAULT_SIZE_CAP,
     Ask,
@@ -38,6 +38,7 @@ from protocols.names import COORDINATOR
 from protocols.plan.protocol import Watch, phase_of
 from protocols.plan.run_plan import Member, RunPlan
 from protocols.steps.whole import Outcome, whole_run
+from protocols.words import printable
 
 log = logging.getLogger(__name__)
 
@@ -145,9 +146,14 @@ class Coordinator:
         """The whole protocol over a transport.
 
         Raises:
-            ProtocolError: a party failed, refused or lied; `culprit` names it.
+            ProtocolError: a party failed, refused or lied; `culprit` names it. Its words are
+                printable, whatever the party said.
         """
-        return self._drive(self.protocol(), ask)
+        try:
+            return self._drive(self.protocol(), ask)
+        except CohortError as error:
+            error.args = (printable(str(error)),)
+            raise
 
     # -- the protocol ---------------------------------------------------------------------------
 

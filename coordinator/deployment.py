@@ -15,6 +15,7 @@ To start a Flower run takes seconds, a sum one of them: one run serves a series,
 from __future__ import annotations
 
 import json
+import logging
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -53,6 +54,8 @@ from protocols.plan.kinds import plan_from_dict
 from protocols.plan.protocol import ABORT, FINISH
 from protocols.plan.run_plan import Member, RunPlan
 from protocols.steps.workers import KINDS
+
+log = logging.getLogger(__name__)
 
 SESSION, OUTCOME, GIVEN_UP = "session.json", "outcome.json", "given-up"
 LOCK_SECONDS = 120.0
@@ -115,8 +118,11 @@ def serve_session(settings: Settings, session: str, transport: MakeTransport) ->
         if run.status.fields["state"] in OVER:
             tell_end(settings, session, told)
             return
-        for before in untold(settings, run.nodes):
-            tell_end(settings, before, told, run.nodes)
+        for earlier in untold(settings, run.nodes):
+            try:
+                tell_end(settings, earlier, told, run.nodes)
+            except (CohortError, OSError, LookupError, TypeError, ValueError) as error:
+                log.warning("nobody is told of the end of session %s: %s", earlier, error)
         deadline = fields["created"] + settings.session_seconds
         try:
             run.go_on(
@@ -146,17 +152,18 @@ def tell_end(
     """Tell the parties that have not heard of the end, as far as they can be reached.
 
     They get the last message of a run that finished, so that they have its outcome, or an abort.
-    parties: these alone.
+    parties: these alone. Nothing is read of the plan: another release may have written it.
     """
     folder, key = settings.session_folder(session), settings.signing_key()
     status = Status(folder, {})
     left = list(status.fields.get("untold", ()))
-    fields = json.loads((folder / SESSION).read_text(encoding="utf-8"))
-    keys = {each.name: each.verify_key for each in plan_from_dict(fields["plan"]).members}
+    cards = settings.cards()
+    keys = {name: cards[name].identity for name in status.fields["parties"] if name in cards}
     finished = status.fields["state"] == "finished"
     done = recorded_finish(folder / FOLDER, (*keys,), public_bytes(key)) if finished else None
     reason = STOOD_IN if finished else str(status.fields["reason"])
-    for name in [name for name in left if parties is None or name in parties]:
+    due = {*keys} if parties is None else {*keys} & {*parties}
+    for name in [name for name in left if name in due]:
         abort = Envelope(session, ABORT, COORDINATOR, name, Body({"reason": reason[:500]}))
         words = [(FINISH, done.requests[name])] if done and name in done.requests else []
         for step, data in (*words, (ABORT, encode(abort, key))):

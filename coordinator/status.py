@@ -21,6 +21,7 @@ from coordinator.costs import Costs
 from coordinator.log import FOLDER, unanswered
 from protocols.exchange.cards import Card
 from protocols.exchange.private_files import locked, write_private
+from protocols.words import printable
 
 FILE, LOCK, WATCHED = "status.json", "lock", "watched"
 OVER = ("finished", "aborted")
@@ -74,6 +75,7 @@ class Status:
     def save(self, **changes: Any) -> None:
         """Replace the file."""
         self.fields.update(changes)
+        self.fields["reason"] = printable(self.fields["reason"])
         self.fields["updated"] = _utc()
         if self._costs.traffic:
             self.fields["seconds"] = {k: round(v, 3) for k, v in self._costs.seconds.items()}
@@ -86,12 +88,12 @@ class Status:
 
 
 def read_status(folder: Path) -> dict[str, Any] | None:
-    """status.json of a session's folder, None where there is none."""
+    """status.json of a session's folder, None where there is none that can be read."""
     try:
-        fields: dict[str, Any] = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        fields = json.loads((folder / FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return fields
+    return fields if isinstance(fields, dict) else None
 
 
 def awaited(folder: Path) -> dict[str, dict[str, Any]]:

@@ -40,7 +40,7 @@ from parties.flower_link import (
     connected,
     installed,
 )
-from parties.launch import OFFLINE, ONLINE
+from parties.launch import OFFLINE, ONLINE, log_lines
 from protocols.errors import ParameterError
 from protocols.exchange.validity import check, shown_at
 from protocols.exchange.waits import pause
@@ -142,7 +142,7 @@ def main(words: Sequence[str]) -> int:
     Returns 1 where the connection is given up, EX_TEMPFAIL where the SuperLink does not let the
     node in (yet), EX_CONFIG where a certificate is not valid today; else a signal alone ends it.
     """
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    log_lines("%(asctime)s %(message)s")
     logging.getLogger("flwr").propagate = False  # it has a handler of its own
     try:
         check_flower()

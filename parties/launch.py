@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import re
 import resource
 import signal
 import sys
 from collections.abc import Sequence
+from typing import Any
+
+from protocols.words import printable
 
 _PARENT_DEATH = 1  # PR_SET_PDEATHSIG
 
@@ -69,6 +73,26 @@ def tied(command: Sequence[str]) -> list[str]:
 def no_core_files() -> None:
     """Of this process, from now on: a core file would hold its secrets."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+class Lines(logging.Formatter):
+    """One record, one line, whatever another party chose of it; lines of a trace begin by "| "."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - as the library has it
+        """Without what a terminal would obey."""
+        return printable(super().formatMessage(record))
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - as the library has it
+        """An error's words may be another party's."""
+        trace = super().formatException(ei).splitlines()
+        return "\n".join(f"| {printable(line)}" for line in trace)
+
+
+def log_lines(form: str) -> None:
+    """To standard error, from now on, by `Lines`; form: of a record."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(Lines(form))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
 
 
 if __name__ == "__main__":  # see `tied`; what is asked for here outlives `exec`

@@ -8,21 +8,20 @@ cannot.
 from __future__ import annotations
 
 import json
-import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from parties.launch import no_core_files
+from parties.launch import log_lines, no_core_files
 from protocols.errors import CohortError, MessageError
 
 
 def main(words: Sequence[str]) -> int:
     """Serve until told to stop; 1 where that is not possible."""
     no_core_files()
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    log_lines("%(message)s")
     try:
         return serve(Path(words[0]), told(sys.stdin.readline()))
     except CohortError as error:

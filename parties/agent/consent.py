@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
 from parties.agent.manifest import describe_plan
@@ -25,11 +26,17 @@ _CODE_BYTES = 4
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Asked:
-    """A request that waits; words: of its plan, which the code decides about."""
+    """A request that waits; plan: its digest; words: which the code decides about."""
 
     code: str
+    plan: str
     words: str
     session: str
+
+    @property
+    def decision(self) -> tuple[str, str]:
+        """By what a decision is kept: the plan, and SHA-256 of the words that were shown."""
+        return self.plan, sha256(self.words.encode()).hexdigest()
 
 
 class Consent:
@@ -43,8 +50,9 @@ class Consent:
 
     Security: a plan is accepted by a code that is drawn here when the plan comes, and anew when it
     comes again and its words are others. By digits of its digest it could not be: a coordinator
-    finds two plans that share them. A plan of a session that is over waits no longer, and its code
-    accepts nothing.
+    finds two plans that share them. A decision is kept for a plan in these words: where they
+    change, such as what is left of the budget, the owner is asked again. A plan of a session that
+    is over waits no longer, and its code accepts nothing.
 
     Privacy: the noise of a run is divided over its members, so a member that nobody vouches for
     may add none. A plan with one is refused, whatever the policy says.
@@ -117,17 +125,17 @@ class Consent:
             ParameterError: no plan waits under it.
         """
         with self._changed:
-            waiting = {asked.code: digest for digest, asked in self._pending.items()}
+            waiting = {asked.code: asked for asked in self._pending.values()}
             if code not in waiting:
                 raise ParameterError(
                     f"no plan waits for consent under {code!r}: a code ends with its plan's wait, "
                     "or its run; cohort party consent FOLDER shows what waits now"
                 )
-            digest = waiting[code]
-            self._store.decided(digest, accept)
-            self._decided[digest] = accept
+            asked = waiting[code]
+            self._store.decided(*asked.decision, accept)
+            self._decided[asked.decision] = accept
             self._changed.notify_all()
-            return {"plan": digest, "accepted": accept}
+            return {"plan": asked.plan, "accepted": accept}
 
     def end(self, session: str) -> None:
         """Nobody is asked about a session that is over; whatever waits for it is refused."""
@@ -150,28 +158,31 @@ class Consent:
         if not self._ask:
             return
         digest, deadline = plan.digest(), time.monotonic() + self._wait_seconds
-        if digest not in self._decided:
-            log.warning(
-                "%s: plan %s waits for consent: cohort party consent shows it", self._name, digest
-            )
         words = describe_plan(plan, self._name, self._norm_bound, records)
         with self._changed:
             before = self._pending.get(digest)
             # Words that are others, such as what is left of the budget, have another code.
             known = before.code if before and before.words == words else None
             code = known or secrets.token_hex(_CODE_BYTES)
-            asked = self._pending[digest] = _Asked(code, words, plan.session)
+            asked = self._pending[digest] = _Asked(code, digest, words, plan.session)
             self._changed.notify_all()
+            if asked.decision not in self._decided:
+                log.warning(
+                    "%s: plan %s waits for consent: cohort party consent shows it",
+                    self._name,
+                    digest,
+                )
             try:
-                self._wait(digest, asked, deadline)
+                self._wait(asked, deadline)
             finally:
                 if self._pending.get(digest) is asked:
                     del self._pending[digest]
-            if not self._decided[digest]:
+            if not self._decided[asked.decision]:
                 raise PolicyError(f"the owner refuses plan {digest[:16]}")
 
-    def _wait(self, digest: str, asked: _Asked, deadline: float) -> None:
-        while digest not in self._decided:
+    def _wait(self, asked: _Asked, deadline: float) -> None:
+        digest = asked.plan
+        while asked.decision not in self._decided:
             if asked.session in self._over:
                 raise PolicyError(f"session {asked.session!r} is over")
             if self._pending.get(digest) is not asked:

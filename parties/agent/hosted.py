@@ -149,7 +149,7 @@ def _start() -> tuple[Hosted, Owner, Card]:
 def main() -> int:
     """Serve one run; 1 where the site cannot take part, for a reason that is said."""
     launch.no_core_files()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    launch.log_lines("%(asctime)s %(message)s")
     try:
         hosted, owner, card = _start()
         folder = Path(hosted.folder)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -32,11 +33,13 @@ from parties.agent.vault import Vault
 from parties.coins import Coin, Coins, cell_coins
 from parties.kernel.private import Terms
 from parties.kernel.run import Run, row_seal
-from protocols.errors import PolicyError, PrivacyError
+from protocols.errors import CohortError, PolicyError, PrivacyError
 from protocols.exchange.documents import Checked, parse_json, read
 from protocols.exchange.private_files import private_folder, write_private
 from protocols.privacy.laws import RandomSource, SystemRandomness
 from protocols.privacy.loss.ledger import Ledger
+
+log = logging.getLogger(__name__)
 
 MOST_OUTCOME = 1 << 26  # bytes
 OURS = ("ciphercohort", "coordinator", "parties", "protocols", "sims")
@@ -203,11 +206,16 @@ class Owner:
     def had_these_rows(self, plan: str) -> bool | None:
         """Whether a finished session was of the rows as they are now; None: no record is here.
 
-        plan: digest of that session's plan.
+        plan: digest of that session's plan. A record that cannot be read is of no session.
         """
         own = self._sealed(plan)
         for path in self._results.glob(f"*/{ROWS}") if self._results else ():
-            kept: SealedRows = read(parse_json(path.read_bytes(), str(path)), SealedRows, str(path))
+            try:
+                plain = parse_json(path.read_bytes(), str(path))
+                kept: SealedRows = read(plain, SealedRows, str(path))
+            except (CohortError, OSError) as error:
+                log.warning("a record of rows is left out: %s", error)
+                continue
             if kept.plan == plan:
                 return hmac.compare_digest(kept.rows, own.rows)
         return None

@@ -299,18 +299,23 @@ class SessionStore:
             if self.open_session() is None:
                 self._erase_state()
 
-    def decided(self, plan: str, accepted: bool) -> None:
-        """Note the owner's decision about a plan (digest)."""
-        entry = {"time": time.time(), "plan": plan, "accepted": accepted}
+    def decided(self, plan: str, words: str, accepted: bool) -> None:
+        """Note the owner's decision about a plan, by its digest and that of the words shown."""
+        entry = {"time": time.time(), "plan": plan, "words": words, "accepted": accepted}
         path = self._folder / CONSENT
         held = path.read_bytes() if path.exists() else b""
         write_private(path, held + json.dumps(entry).encode() + b"\n")
 
-    def decisions(self) -> dict[str, bool]:
-        """The latest decision by plan."""
-        path = self._folder / CONSENT
-        lines = path.read_bytes().splitlines() if path.exists() else []
-        return {e["plan"]: bool(e["accepted"]) for e in map(json.loads, lines)}
+    def decisions(self) -> dict[tuple[str, str], bool]:
+        """The latest by plan and words; what cannot be read is asked again."""
+        path, found = self._folder / CONSENT, dict[tuple[str, str], bool]()
+        for line in path.read_bytes().splitlines() if path.exists() else []:
+            try:
+                noted = json.loads(line)
+                found[str(noted["plan"]), str(noted["words"])] = noted["accepted"] is True
+            except (LookupError, TypeError, ValueError):
+                log.warning("%s: a line is of no decision about words, and left out", path)
+        return found
 
     def _put(self, session: str, record: Record) -> None:
         self._records[session] = record

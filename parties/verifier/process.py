@@ -19,7 +19,7 @@ from parties.agent.server import AgentServer
 from parties.agent.settings import Driving
 from parties.agent.store import codec
 from parties.kernel.channel import Channel
-from parties.launch import no_core_files
+from parties.launch import log_lines, no_core_files
 from parties.verifier.driven import agent_of
 from parties.verifier.remote import Calls, RemoteOwner
 from protocols.errors import CohortError, PolicyError
@@ -32,7 +32,7 @@ _LOOK_SECONDS = 1.0
 def serve(handles: Sequence[int], sandbox: str) -> int:
     """Answer messages at the doors that were inherited; handles: see `verifier.__main__`."""
     no_core_files()
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    log_lines("%(message)s")
     channel = Channel(socket.socket(fileno=handles[0]), codec())
     given = channel.receive()
     try:

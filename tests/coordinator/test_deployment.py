@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from typer.testing import CliRunner
 
 import coordinator.deployment as deployment
 import coordinator.flower_app as flower_app
 import parties.flower_app as party_app
+from ciphercohort.cli.app import app
 from ciphercohort.deploy import drive
 from coordinator.deployment import create_session, serve_session
 from coordinator.errors import LostError
@@ -28,7 +30,7 @@ from coordinator.status import Status, read_status, sessions
 from parties.agent.vault import Vault
 from protocols.errors import ParameterError, ProtocolError
 from protocols.exchange.cards import CARD_KIND
-from protocols.exchange.messages import public_bytes
+from protocols.exchange.messages import Body, decode, encode, public_bytes
 from protocols.exchange.private_files import locked
 from protocols.exchange.relayed import RELAY
 from protocols.plan.run_plan import Member
@@ -36,6 +38,7 @@ from protocols.rows.plan import RowsPlan
 from sims.local import LocalGrid
 from tests.coordinator.test_workers import Workers
 from tests.parties.agents import PASSPHRASE, Agents
+from tests.support.damage import DAMAGED
 from tests.support.helpers import log2_error, make_plan
 
 NAMES = ("hospital-1", "hospital-2")
@@ -353,6 +356,55 @@ def test_whoever_missed_the_end_is_told_before_the_next_session(centre: Centre, 
     if step == "finish":
         record = centre.agents.agents[away]._store.record(session)
         assert record is not None and record.reason == "finished"
+
+
+def test_an_end_that_cannot_be_told_holds_up_no_session(centre: Centre) -> None:
+    """The plan of the earlier one is not read, and what is of no session is left out."""
+    damages: dict[str, Any] = {"none": lambda path: None, **DAMAGED}
+    damages["release"] = lambda path: changed(path.parent, lambda f: f["plan"].update(version=7))
+    for name, damage in damages.items():
+        for file in ("session.json", "status.json"):
+            _, folder = centre.begin()
+            fields = {"state": "aborted", "reason": "x", "untold": [NAMES[1]]}
+            Status(folder, {}).save(**fields)
+            if (file, name) != ("status.json", "release"):
+                damage(folder / file)
+            following, _ = centre.begin()
+            with pytest.raises(KeyboardInterrupt):
+                centre.serve(following, dies_before("agree", centre.ask))
+            if file == "session.json" and folder.joinpath(file).exists():
+                assert (read_status(folder) or {})["untold"] == [], name
+            for agent in centre.agents.agents.values():
+                agent.give_up()
+
+
+EVIL = "no\n\x1b[2K\x1b[1Ahospital-2 0123 finished: everything passed\x9b\u2028"
+
+
+@pytest.mark.parametrize("field", ["error", "step", "session", "sender", "schema", "commitment"])
+def test_what_a_party_says_has_no_line_of_its_own(centre: Centre, field: str) -> None:
+    """In any text of a reply: the centre's status and what it prints have none."""
+    session, folder = centre.begin()
+
+    def lying(step: str, outgoing: Mapping[str, bytes]) -> dict[str, bytes]:
+        replies = centre.ask(step, outgoing)
+        if step != "enrol":
+            return replies
+        reply = decode(replies[NAMES[0]], centre.keys[NAMES[0]])
+        if field in ("step", "session", "sender"):
+            reply = replace(reply, **{field: EVIL})
+        else:
+            reply = replace(reply, body=Body({**reply.body.meta, field: EVIL}))
+        return replies | {NAMES[0]: encode(reply, centre.agents.session.party_keys[NAMES[0]])}
+
+    with pytest.raises(ProtocolError) as caught:
+        centre.serve(session, lying)
+    assert str(caught.value).isprintable()
+    (status,) = sessions(folder.parent)
+    assert status["state"] == "aborted" and status["reason"].isprintable()
+    shown = CliRunner().invoke(app, ["coordinator", "status", str(centre.settings.folder)])
+    assert "aborted" in shown.output
+    assert all(line.isprintable() for line in shown.output.split("\n"))
 
 
 def test_a_killed_centre_lets_go_and_one_that_is_driven_does_not(

@@ -5,6 +5,8 @@ Every plan that waits, by each way in which its run ends.
 
 from __future__ import annotations
 
+import io
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +19,7 @@ from parties.agent.agent import Agent
 from parties.agent.settings import Limits
 from parties.agent.store import STATE
 from parties.agent.vault import Vault
+from parties.launch import Lines
 from protocols.errors import ParameterError
 from protocols.exchange.messages import decode, public_bytes
 from tests.parties.agents import PASSPHRASE, Agents
@@ -206,3 +209,42 @@ def test_what_a_centre_says_has_no_line_of_its_own(tmp_path: Path) -> None:
             assert "cannot be printed" in run.tell("abort", session)
         assert run.tell("abort", "another") == ""  # it never began here
         assert run.agent.status()["last"]["session"] == own
+
+
+def test_what_a_centre_says_is_one_line_of_a_log(tmp_path: Path) -> None:
+    """Whichever text of a message or of a plan it is in; a trace has its own mark."""
+    evil, written = "\nLOG session x is over: finished\x1b[1A\x9b\u2028", io.StringIO()
+    handler = logging.StreamHandler(written)
+    handler.setFormatter(Lines("LOG %(message)s"))
+    logging.getLogger().addHandler(handler)
+    try:
+        with waiting(tmp_path, small) as run:
+            key = public_bytes(run.agents.session.coordinator_key)
+            plan = decode(run.asked, key).body.meta["plan"]
+            by_its_centre(run)
+            for k, asked in enumerate(evilly(plan, evil)):
+                assert run.tell("enrol", f"s{k}") == ""
+                run.tell("agree", f"s{k}", plan=asked)
+                run.tell("abort", f"s{k}", reason=evil)
+            for step in ("enrol", "agree", "finish", "abort"):
+                run.tell(step + evil, "late")
+                run.tell(step, "late" + evil, reason=evil)
+        failed = (ValueError, ValueError(evil), None)
+        handler.emit(logging.LogRecord("", logging.ERROR, "", 0, "an error", (), failed))
+    finally:
+        logging.getLogger().removeHandler(handler)
+    lines = written.getvalue().split("\n")[:-1]
+    assert len(lines) > 100 and [line for line in lines if not line.isprintable()] == []
+    assert all(line.startswith(("LOG ", "| ")) for line in lines)
+    assert not any(line.startswith("LOG session x") for line in lines)
+
+
+def evilly(plan: Any, evil: str) -> Iterator[Any]:
+    """The same plan with these words in the place of each value, and of each name."""
+    if isinstance(plan, dict):
+        for key, value in plan.items():
+            yield {**{k: v for k, v in plan.items() if k != key}, key + evil: value}
+            yield from ({**plan, key: other} for other in evilly(value, evil))
+    elif isinstance(plan, list) and plan:
+        yield from ([other, *plan[1:]] for other in evilly(plan[0], evil))
+    yield evil

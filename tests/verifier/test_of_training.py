@@ -20,7 +20,8 @@ from parties.reader.schema import Label, NumericColumn, Schema
 from parties.reader.views import encode_with_views
 from parties.verifier.foreseen import foreseen
 from parties.verifier.party import REFUSED
-from protocols.errors import ParameterError, PolicyError
+from protocols.errors import PolicyError
+from tests.support.damage import DAMAGED
 
 KEY, TRAINING, OTHER = Ed25519PrivateKey.generate(), "ab" * 32, "cd" * 32
 SCHEMA = Schema(
@@ -118,7 +119,12 @@ def test_a_seal_is_of_one_plan_and_one_owner(trained: Path) -> None:
     assert owner(trained).had_these_rows(TRAINING) is False
 
 
-def test_a_record_that_cannot_be_read_names_its_file(trained: Path) -> None:
-    (trained / "a" / ROWS).write_text("{")
-    with pytest.raises(ParameterError, match=ROWS):
-        owner(trained).had_these_rows(TRAINING)
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_a_record_that_cannot_be_read_blocks_no_other(
+    damage: str, trained: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    DAMAGED[damage](trained / "b" / ROWS)
+    with caplog.at_level(logging.WARNING):
+        assert owner(trained).had_these_rows(TRAINING)
+        assert owner(trained).had_these_rows(OTHER) is None
+    assert str(trained / "b" / ROWS) in caplog.text
