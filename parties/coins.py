@@ -55,8 +55,8 @@ class Coins:
     def __repr__(self) -> str:
         return f"Coins(<secret>, draws={len(self.kept)})"
 
-    def chosen(self, held_out: HeldOut, shard: Shard) -> NDArray[np.intp]:
-        """Indices of the rows that a run uses; tossed for a training, where they are not known yet.
+    def chosen(self, held_out: HeldOut, shard: Shard, tosses: bool = False) -> NDArray[np.intp]:
+        """Indices of the rows that a run uses; tosses: for a new training, where none are known.
 
         Raises:
             PolicyError: there are no coins of this draw, or they are of another share.
@@ -70,7 +70,7 @@ class Coins:
                 f"{held_out.draw[:16]} was tossed for"
             )
         if coin is None:
-            if held_out.judged:
+            if held_out.judged or not tosses:
                 raise PolicyError(
                     f"this party has no coins of draw {held_out.draw[:16]}: it took no part in "
                     "that training, or its record of it is gone, so it cannot tell which rows were "

@@ -116,7 +116,7 @@ def used(
         coins = specs[name].coins
         if coins is None:
             raise AssertionError("an owner that holds rows back has coins")
-        rows = coins.chosen(held_out, shard)
+        rows = coins.chosen(held_out, shard, tosses=True)
         shards[name] = shard.only(rows)
         kept.append(start + rows)
         start += shard.rows

@@ -71,13 +71,26 @@ def objective(
     Raises:
         ParameterError: see `EvaluationObjective`; or a threshold of several classes.
     """
-    several = model.fitted.several
-    if several and threshold != 0.5:
+    if model.fitted.several and threshold != 0.5:
         raise ParameterError(
             f"threshold={threshold:g} of several classes: the likeliest is called; leave it out"
         )
+    centre = math.log(threshold / (1 - threshold))
+    return objective_at(model, centre, private=private, bins=bins, sites=sites)
+
+
+def objective_at(
+    model: ReleasedModel,
+    centre: float,
+    *,
+    private: bool,
+    bins: int | None = None,
+    sites: tuple[str, ...] = (),
+) -> EvaluationObjective:
+    """The same; centre: of the threshold [log-odds], 0 of several classes."""
+    several = model.fitted.several
     weights = model.weights[None] if model.weights.ndim == 1 else model.weights.T
-    bound, centre = model.encoding.norm_bound, math.log(threshold / (1 - threshold))
+    bound = model.encoding.norm_bound
     reach = bound * float(np.linalg.norm(weights, axis=1).max()) + abs(centre)
     if several:
         # Log-odds of a probability, of scores that differ by at most twice that.

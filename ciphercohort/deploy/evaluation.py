@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
 from ciphercohort.after.judged import ALL, HELD_OUT, Evaluation, judged
-from ciphercohort.after.judging import check_noise, objective
+from ciphercohort.after.judging import check_noise, objective, objective_at
 from ciphercohort.after.sums import Opened, sums_wanted
 from ciphercohort.deploy.deployed import (
     UNKNOWN,
@@ -20,12 +21,14 @@ from ciphercohort.results.predict import ReleasedModel
 from ciphercohort.results.result import encoding_of
 from coordinator.deployment import OUTCOME
 from coordinator.settings import Settings
+from parties.reader.schema import Schema
 from protocols.errors import ParameterError
 from protocols.plan.kinds import only
 from protocols.plan.run_plan import Member, RunPlan
 from protocols.privacy.calibrate.one_sum import plan_sum
 from protocols.privacy.certificates.mechanism import Mechanism
 from protocols.statistics.evaluation.figures import LEAST
+from protocols.statistics.evaluation.objective import EvaluationObjective
 from protocols.sums.plan import GradientPlan
 
 
@@ -39,7 +42,6 @@ def evaluation_plan(
     rows: str = ALL,
     parties: tuple[str, ...] = (),
     threshold: float = 0.5,
-    bins: int | None = None,
     sites: tuple[str, ...] = (),
     least: int = LEAST,
     however_noisy: bool = False,
@@ -72,9 +74,7 @@ def evaluation_plan(
             raise ParameterError(f"sites={name}: no party of {least} rows or more has this name")
     if figures.rows < least:
         raise ParameterError(f"fewer than {least} rows: figures would tell of single ones")
-    task = objective(
-        model, private=epsilon is not None, threshold=threshold, bins=bins, sites=sites
-    )
+    task = objective(model, private=epsilon is not None, threshold=threshold, sites=sites)
     wanted = sums_wanted(epsilon, delta, colluders)
     plan = plan_sum(figures, wanted, task)
     check_noise(plan, wanted, sizes, however_noisy=however_noisy)
@@ -124,16 +124,41 @@ def evaluated(
     """What a finished session says of a model.
 
     Raises:
-        ParameterError: the session was no evaluation. ProtocolError: its transcript is broken.
+        ParameterError: the session was no evaluation, or by another plan than one of this model
+            has. ProtocolError: its transcript is broken.
     """
     folder = settings.session_folder(session)
-    plan, values = agreed_and_opened(settings, session)
-    if not plan.judges:
+    agreed, values = agreed_and_opened(settings, session)
+    if not agreed.judges:
         raise ParameterError(f"session {session!r} was no evaluation")
+    plan = only(GradientPlan, agreed)
+    _check_plan(plan, encoding_of(shared_schema(settings, model), model.view), model)
     opened = Opened(
-        plan=only(GradientPlan, plan),
+        plan=plan,
         values=values,
         norm_bound=model.encoding.norm_bound,
         head=transcript_head(folder),
     )
     return judged(model, opened, noise="system" if plan.privacy else "none", least=least)
+
+
+def _check_plan(plan: GradientPlan, schema: Schema, model: ReleasedModel) -> None:
+    """Of what was agreed the rows, the threshold, the sites and the promise are anybody's choice.
+
+    All else follows from them: other bins or bounds would give other figures of the same rows.
+    """
+    task, promise = cast(EvaluationObjective, plan.task), plan.privacy
+    asked = (promise.epsilon, promise.delta, promise.colluders) if promise else (None, 0.0, 0)
+    found = figures_of(schema, (each.rows for each in plan.members))
+    own = objective_at(model, task.centre, private=promise is not None, sites=task.sites)
+    due = replace(
+        plan_sum(found, sums_wanted(*asked), own),
+        session=plan.session,
+        members=plan.members,
+        held_out=plan.held_out,
+        of_training=plan.of_training,
+    )
+    if due.to_dict() != plan.to_dict():
+        raise ParameterError(
+            f"session {plan.session!r} agreed on another plan than an evaluation of this model has"
+        )

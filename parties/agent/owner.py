@@ -107,7 +107,7 @@ class Owner:
         self.name, self.schema, self.signing_key, self.store = name, schema, signing_key, store
         self.peers = peers
         self._rows, self._views, self.terms, self._room = rows, views, terms, room
-        self._coins = coins
+        self._coins = coins or Coins(SystemRandomness())
         self._account = partial(Account, ledger, dataset, largest)
         self._ledger, self._dataset = ledger, dataset
         self._randomness = randomness
@@ -156,7 +156,7 @@ class Owner:
             signing_key=self.signing_key,
             randomness=randomness,
             account=self._account(),
-            coins=self._coins or Coins(SystemRandomness()),
+            coins=self._coins,
             terms=self.terms,
             views=self._views,
             peers=self.peers,

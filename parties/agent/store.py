@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 STATE, SESSIONS, CONSENT = "session.sealed", "sessions.json", "consent.jsonl"
 
 
-VERSION = 11
+VERSION = 12
 LABEL = "session state"
 BLOB_LABEL = "session blob"
 BLOB = ".blob"

@@ -166,16 +166,16 @@ class Serving:
             session.erase()
         self._opened, self._undo, self._made_of, self._is_saved = [], None, {}, False
 
-    def _used(self, view: str, digest: str, held_out: Any) -> Handle:
-        self._rows.append(((view, digest, held_out), self._rows_of(view, digest, held_out)))
+    def _used(self, view: str, digest: str, held_out: Any, tosses: bool = False) -> Handle:
+        self._rows.append(((view, digest, held_out), self._rows_of(view, digest, held_out, tosses)))
         return Handle(len(self._rows) - 1)
 
-    def _rows_of(self, view: str, digest: str, held_out: Any) -> Any:
+    def _rows_of(self, view: str, digest: str, *which: Any) -> Any:
         run = self._of
         rows = run.rows if not view else run.views.find(view, digest)
         if rows is None:
             raise PolicyError("this party has no such view of its rows")
-        return run.used(rows, held_out)
+        return run.used(rows, *which)
 
     def _row_seal(self, handle: Handle, plan: str) -> str:
         asked, rows = _at(self._rows, handle)
@@ -310,7 +310,7 @@ class _Whole:
 
     def fingerprint(self) -> str:
         """Of the rows."""
-        return str(self._serving._of.rows.fingerprint())
+        return str((self._serving._of.views or self._serving._of.rows).fingerprint())
 
     def state(self) -> list[Any]:
         """What the driver knows, and what it does not."""

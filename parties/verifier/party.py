@@ -233,8 +233,8 @@ class Party:
         return digest_, json.dumps({"plan": plan, **said})
 
     def fingerprint(self) -> str:
-        """SHA-256 of the rows and their schema, hexadecimal."""
-        return str(self.run.rows.fingerprint())
+        """SHA-256 of the rows, of their views and their schema, hexadecimal."""
+        return str((self.run.views or self.run.rows).fingerprint())
 
     def state(self) -> dict[str, Any]:
         """All that the owner's files do not hold, secrets included; of a replica its head.
@@ -502,7 +502,7 @@ class Party:
         # Before the first look at a row.
         if cost:
             self.run.account.reserve(cost, plan.digest())
-        half = self._open_half(plan, shard)
+        half = self._open_half(plan, shard, tosses=not getattr(plan, "of_training", ""))
         signed = self.run.agree(plan.digest(), agree.commitments(plan))
         self._half, self._plan, self._sequence = half, plan, sequence
         return agree.answer_agree(plan, *signed)
@@ -523,8 +523,8 @@ class Party:
             raise PolicyError("the plan names another column schema")
         return cast(Shard, found)
 
-    def _open_half(self, plan: RunPlan, rows: Shard) -> PartyProtocol:
-        used = self.run.used(rows, plan.held_out)
+    def _open_half(self, plan: RunPlan, rows: Shard, tosses: bool = False) -> PartyProtocol:
+        used = self.run.used(rows, plan.held_out, tosses)
         # Such as `encrypted_rows.EncryptedRowsParty`.
         return half_of(plan).open(plan, used, self.run, self._open_contributor)
 

@@ -200,9 +200,9 @@ class RemoteRun:
         self.account = RemoteAccount(calls, is_kept)
         self.private = calls.private = Private(self.account)
 
-    def used(self, rows: RemoteRows, held_out: Any = None) -> RemoteRows:
+    def used(self, rows: RemoteRows, held_out: Any = None, tosses: bool = False) -> RemoteRows:
         """See `Run.used`."""
-        handle = self._calls("used", rows.view, rows.schema.digest(), held_out)
+        handle = self._calls("used", rows.view, rows.schema.digest(), held_out, tosses)
         return RemoteRows(rows.view, rows.rows, rows.schema, handle)
 
     def open(self, sheet: Any, rows: RemoteRows, stream: str = "", **beside: Any) -> RemoteSession:

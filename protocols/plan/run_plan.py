@@ -120,9 +120,9 @@ def check_run(plan: RunPlan) -> None:
         if why := plan.drops(term):
             raise ParameterError(f"{term}s of rows with model={plan.model!r}: {why}")
     check_version(plan.version)
-    if plan.held_out is not None and plan.held_out.judged and not plan.judges:
+    if plan.held_out is not None and plan.held_out.judged != plan.judges:
         raise ParameterError(
-            "held_out: rows that were held back are there to judge a model, not to train one"
+            "held_out: rows that are held back judge a model, and the others train it"
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from scipy.special import softmax
 from sklearn.metrics import log_loss, roc_auc_score
 
-from ciphercohort.deploy.evaluation import evaluation_plan, finished_evaluation
+from ciphercohort.deploy.evaluation import evaluated, evaluation_plan, finished_evaluation
 from ciphercohort.deploy.results import Session
 from ciphercohort.job.layout import EVALUATION
 from ciphercohort.results.predict import ReleasedModel
@@ -24,7 +25,7 @@ from coordinator.settings import CARDS
 from parties.agent.vault import Vault
 from parties.kernel.private import closed
 from parties.reader.schema import Classes, Schema
-from protocols.errors import ParameterError, ProtocolError
+from protocols.errors import CohortError, ParameterError, ProtocolError
 from protocols.plan.held_out import HeldOut
 from protocols.plan.kinds import plan_from_dict
 from sims.evaluation import evaluate
@@ -200,6 +201,50 @@ def test_the_rows_held_back_are_judged_by_agents_that_restart(
         with pytest.raises(ParameterError, match="of the training by plan|did not hold back"):
             _check_training(replace(judged, plan=stated), replace(other, held_out=None))
     assert found["log_loss"] == pytest.approx(log_loss(rows[:, 3], p, labels=[0, 1]), abs=1e-6)
+
+
+CHOSEN = {"session", "members", "held_out", "of_training", "centre", "sites"}
+"""Of an evaluation's plan: whom and what it is of, which its document says."""
+
+
+def others_of(value: Any) -> Iterator[Any]:
+    """Values of the same shape, one leaf of which is another one; not of what is chosen."""
+    if isinstance(value, dict):
+        for key in value.keys() - CHOSEN:
+            yield from ({**value, key: other} for other in others_of(value[key]))
+    elif isinstance(value, list):
+        for k, each in enumerate(value):
+            yield from ([*value[:k], other, *value[k + 1 :]] for other in others_of(each))
+    elif isinstance(value, bool):
+        yield not value
+    elif isinstance(value, int | float):
+        yield from {2 * value + 1, value / 2} - {value}
+    else:
+        yield f"{value}x" if value else 1
+
+
+def test_figures_are_of_the_plan_that_follows_from_the_model(
+    study: Any, model: ReleasedModel
+) -> None:
+    """Whatever else was agreed: other bins or bounds give other figures of the same rows."""
+    known = replace(model, session=study.trained)
+    plan = evaluation_plan(study.settings, known, rows="held-out", threshold=0.3, **WITHOUT)
+    session = create_session(study.settings, plan)
+    study.serve(session)
+    path = study.settings.session_folder(session) / "outcome.json"
+    fields = json.loads(path.read_text())
+    assert evaluated(study.settings, session, known, least=2).released()
+    tried = [*others_of(fields["plan"])]
+    tried.append({**fields["plan"], "held_out": {**fields["plan"]["held_out"], "judged": False}})
+    of_ranges = {**fields["plan"]["objective"], "of_ranges": True}
+    tried.append({**fields["plan"], "objective": of_ranges})
+    assert len(tried) > 30
+    for other in tried:
+        path.write_text(json.dumps({**fields, "plan": other}))
+        with pytest.raises((CohortError, ValueError, TypeError, KeyError)):
+            evaluated(study.settings, session, known, least=2)
+    path.write_text(json.dumps(fields))
+    assert evaluated(study.settings, session, known, least=2).released()
 
 
 def test_a_party_without_its_coins_says_so(study: Any, model: ReleasedModel) -> None:

@@ -213,20 +213,19 @@ def test_rows_that_a_training_held_back_are_left_out(centre: Hospitals) -> None:
     (folder / OUTCOME).write_text(json.dumps({"plan": plan.to_dict(), "weights": []}))
     (folder / SESSION).write_text("{}")
     centre.agents.private = False
-    _, found = infer_deployed(
-        centre.settings,
-        replace(MODEL, session="training"),
-        centre.drive,
-        epsilon=None,
-        delta=1e-5,
-        colluders=0,
-    )
-    assert found.about()["rows"] == 2 * 300
+    trained = replace(MODEL, session="training")
+    asked: dict[str, Any] = {"epsilon": None, "delta": 1e-5, "colluders": 0}
+    # Coins that are gone are not tossed anew: the rows would be others than those of the training.
+    with pytest.raises(ProtocolError, match="no coins of draw d1"):
+        infer_deployed(centre.settings, trained, centre.drive, **asked)
     used = {}
     for name, frame in FRAMES.items():
         coins, shard = centre.agents.coins(name), encode_shard(frame, SCHEMA)
         assert coins is not None
-        used[name] = frame.iloc[coins.chosen(HeldOut(share=0.25, draw="d1"), shard)]
+        used[name] = frame.iloc[coins.chosen(HeldOut(share=0.25, draw="d1"), shard, tosses=True)]
+        centre.agents.restart(name)
+    _, found = infer_deployed(centre.settings, trained, centre.drive, **asked)
+    assert found.about()["rows"] == 2 * 300
     config = SimulationConfig(label="died", epsilon=None, seed=3)
     shards = encoded(used, SCHEMA, private=False)
     specs = with_shards(party_specs(config, shards, 3, ""), shards)

@@ -83,15 +83,15 @@ def test_every_row_is_as_likely_and_two_owners_are_independent() -> None:
 
 
 def test_owners_of_the_same_rows_choose_others() -> None:
-    chosen = [tuple(coins(name).chosen(BACK, SHARD)) for name in "ab"]
+    chosen = [tuple(coins(name).chosen(BACK, SHARD, True)) for name in "ab"]
     assert chosen[0] != chosen[1]
-    assert chosen[0] == tuple(coins("a").chosen(BACK, SHARD))  # a seed repeats it
+    assert chosen[0] == tuple(coins("a").chosen(BACK, SHARD, True))  # a seed repeats it
 
 
 def test_the_same_rows_from_disk_and_no_word_of_them_in_it(tmp_path: Path) -> None:
     vault, path = Vault(PASSPHRASE), tmp_path / "box"
     own = CoinBox(path, vault, SystemRandomness())
-    first = own.chosen(BACK, SHARD)
+    first = own.chosen(BACK, SHARD, True)
     again = CoinBox(path, vault, SystemRandomness())
     assert again.chosen(BACK, SHARD).tolist() == first.tolist()
     held = SHARD.only(again.chosen(JUDGED, SHARD))
@@ -102,16 +102,17 @@ def test_the_same_rows_from_disk_and_no_word_of_them_in_it(tmp_path: Path) -> No
     assert secret.encode() not in path.read_bytes() and secret not in f"{own} {own.kept}"
     assert bytes.fromhex(secret) not in path.read_bytes()
     assert not path.stat().st_mode & 0o077
-    other = own.chosen(replace(BACK, draw="d2"), SHARD)
+    other = own.chosen(replace(BACK, draw="d2"), SHARD, True)
     assert other.tolist() != first.tolist()
     assert set(CoinBox(path, vault, SystemRandomness()).kept) == {"d1", "d2"}
 
 
 def test_coins_are_of_one_share_and_of_these_rows() -> None:
     own = coins()
-    with pytest.raises(PolicyError, match="no coins of draw d1"):
-        own.chosen(JUDGED, SHARD)
-    own.chosen(BACK, SHARD)
+    for held_out, tosses in ((JUDGED, False), (JUDGED, True), (BACK, False)):
+        with pytest.raises(PolicyError, match="no coins of draw d1"):
+            own.chosen(held_out, SHARD, tosses)
+    own.chosen(BACK, SHARD, tosses=True)
     with pytest.raises(PolicyError, match="which draw d1 was tossed for"):
         own.chosen(replace(BACK, share=0.3), SHARD)
     with pytest.raises(DataError, match="have changed since draw d1"):
@@ -149,8 +150,10 @@ def test_a_plan_counts_the_rows_that_it_uses() -> None:
 
 
 def test_rows_that_were_held_back_train_nothing() -> None:
-    with pytest.raises(ParameterError, match="to judge a model, not to train one"):
+    with pytest.raises(ParameterError, match="judge a model, and the others train it"):
         make_plan(held_out=JUDGED)
+    with pytest.raises(ParameterError, match="judge a model, and the others train it"):
+        sum_plan(BACK)
     assert "held_out" not in make_plan().to_dict()  # digests of other plans stay as they were
     assert make_plan(held_out=BACK).digest() != make_plan().digest()
 

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from parties.agent.owner import Owner
 from parties.agent.settings import ROWS
+from parties.kernel.serving import _Whole
 from parties.policy import Policy
 from parties.reader.schema import Label, NumericColumn, Schema
 from parties.reader.views import encode_with_views
@@ -128,3 +129,14 @@ def test_a_record_that_cannot_be_read_blocks_no_other(
         assert owner(trained).had_these_rows(TRAINING)
         assert owner(trained).had_these_rows(OTHER) is None
     assert str(trained / "b" / ROWS) in caplog.text
+
+
+@pytest.mark.parametrize("change", CHANGED)
+def test_a_session_goes_on_over_the_same_rows_alone(change: str, tmp_path: Path) -> None:
+    """Also where rows as for training are the same: a sum of its table would not be."""
+
+    def seen(*changed: Any) -> str:
+        serving: Any = SimpleNamespace(_of=owner(tmp_path, *changed).begin())
+        return _Whole(serving, None, 0).fingerprint()
+
+    assert seen() == seen() != seen(*CHANGED[change])
