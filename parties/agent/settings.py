@@ -3,7 +3,8 @@
 identity.sealed: the Ed25519 identity, sealed with the passphrase. node.key, node.pub: Flower's, of
 the relay. card.json: what the coordinator's administrator gets. state/, state.last: see `store`.
 ledger.jsonl: privacy spent on each data set. held-out.sealed: coins by which rows were held back;
-without them models are no longer judged on these rows. sessions/ID/: what a run released.
+without them models are no longer judged on these rows, and no sum is made of the others.
+sessions/ID/: what a run released.
 """
 
 from __future__ import annotations
