@@ -214,7 +214,7 @@ class Owner:
                 plain = parse_json(path.read_bytes(), str(path))
                 kept: SealedRows = read(plain, SealedRows, str(path))
             except (CohortError, OSError) as error:
-                log.warning("a record of rows is left out: %s", error)
+                log.warning("%s is left out: %s", path, error)
                 continue
             if kept.plan == plan:
                 return hmac.compare_digest(kept.rows, own.rows)
