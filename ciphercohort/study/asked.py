@@ -56,11 +56,17 @@ class DescribeOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class CurveOptions:
-    """Of curves. bins: see `Stays.of`; tau: None: the last time that all groups reach."""
+    """Of curves. bins: see `Stays.of`; tau: None: the last time that all groups reach.
+
+    begin: curves are of who lived to this time; None: or to where their group is large enough.
+    """
 
     by: str | None = _by()
     bins: int | None = _bins()
     tau: float | None = option(None, "Of kaplan-meier: end of the restricted mean survival time.")
+    begin: float | None = option(
+        None, "Of kaplan-meier: curves are of who lived to this time.", name="from"
+    )
     least: int = _least()
 
 

@@ -44,6 +44,7 @@ from protocols.statistics.study.cox import (
     proportional,
     step,
 )
+from protocols.statistics.study.curves import between, run
 from protocols.statistics.study.objectives import CoxRowsObjective, RiskSetsObjective
 from protocols.sums.plan import GradientPlan
 
@@ -122,7 +123,9 @@ class Cox:
     coef, se, robust_se, square, ph_p: shape (covariates,), NaN of those that others determine;
     square, ph_p: of the test of proportional hazards; global_test: of all together; likelihood: at
     0 and at the maximum; concordance: NaN with late entries; hazard: cumulative at the covariates'
-    means, by stratum; adjusted: mean survival were the factor each of its levels.
+    means, Breslow's, by stratum that has rows; deaths: of these, shape (strata, bins); known: the
+    bins of each, from the first to before the last, in which `least` rows are at risk; adjusted:
+    mean survival were the factor each of its levels, in the bins that all strata know.
     """
 
     stays: Stays
@@ -138,6 +141,7 @@ class Cox:
     means: Array
     hazard: dict[str, Array]
     deaths: Array
+    known: tuple[tuple[int, int], ...]
     factor: str | None
     adjusted: dict[str, Array]
     strata: str | None
@@ -203,11 +207,17 @@ class Cox:
             "notes": list(self.notes),
         }
 
-    def kept(self, deaths: Array) -> NDArray[np.intp]:
+    @property
+    def common(self) -> tuple[int, int]:
+        """The bins that all strata know; 0, 0: none."""
+        first, reached = max(f for f, _ in self.known), min(r for _, r in self.known)
+        return (first, reached) if first < reached else (0, 0)
+
+    def kept(self, deaths: Array, known: tuple[int, int]) -> NDArray[np.intp]:
         """Bins whose step is told: each of `least` events or more since the last."""
-        found, waiting = [], 0.0
-        for k, count in enumerate(deaths):
-            waiting += count
+        found, waiting = list[int](), 0.0
+        for k in range(*known):
+            waiting += deaths[k]
             if waiting >= self.least:
                 found.append(k)
                 waiting = 0.0
@@ -216,13 +226,16 @@ class Cox:
     def released(self) -> dict[str, Any]:
         """For JSON."""
         baseline = {}
-        for (name, hazard), deaths in zip(self.hazard.items(), self.deaths, strict=True):
-            kept = self.kept(deaths)
+        for (name, hazard), deaths, known in zip(
+            self.hazard.items(), self.deaths, self.known, strict=True
+        ):
+            kept = self.kept(deaths, known)
             baseline[name] = {
+                **self._ends(known),
                 "time": self.stays.times[kept].tolist(),
                 "cumulative_hazard": hazard[kept].tolist(),
             }
-        kept = self.kept(self.deaths.sum(axis=0))
+        kept = self.kept(self.deaths.sum(axis=0), self.common)
         return {
             **exact_fields(True),
             "inference": self.rows(),
@@ -232,6 +245,7 @@ class Cox:
             "adjusted_by": self.factor,
             "adjusted": {
                 level: {
+                    **self._ends(self.common),
                     "time": self.stays.times[kept].tolist(),
                     "survival": survival[kept].tolist(),
                 }
@@ -241,6 +255,11 @@ class Cox:
             "session": self.plans[0].session,
             "plans": [plan.digest() for plan in self.plans],
         }
+
+    def _ends(self, known: tuple[int, int]) -> dict[str, float]:
+        """Of a curve: of who lived to the first, until the second [data units]."""
+        ends = np.concatenate([[self.stays.low], self.stays.times])
+        return {"from": float(ends[known[0]]), "until": float(ends[known[1]])}
 
     def tables(self) -> tuple[PaperTable, ...]:
         """One row a covariate."""
@@ -269,10 +288,12 @@ class Cox:
         )
         if math.isfinite(self.concordance):
             yield f"concordance {self.concordance:.3f}"
+        elif self.stays.late:
+            yield "no concordance: rows enter late"
         yield f"proportional hazards, all covariates: p {p_value(self.global_test[1])}"
         if self.strata:
             yield f"stratified by {self.strata}"
-        yield f"Efron's ties; times: {self.stays.words}"
+        yield f"Efron's ties, Breslow's baseline; times: {self.stays.words}"
         yield from self.notes
 
     def documents(self) -> Iterator[tuple[str, str]]:
@@ -284,13 +305,15 @@ class Cox:
         }
         pictures = {"hazard-ratios": (forest_picture(own), "Hazard ratios with 95 % intervals")}
         if self.adjusted:
-            kept = self.kept(self.deaths.sum(axis=0))
-            times = np.concatenate([[self.stays.low], self.stays.times[kept]])
+            kept = self.kept(self.deaths.sum(axis=0), self.common)
+            begin, end = self._ends(self.common).values()
+            times = np.concatenate([[begin], self.stays.times[kept], [end]])
             drawn = {}
             for level, survival in self.adjusted.items():
                 own_curve = np.concatenate([[1.0], survival[kept]])
+                own_curve = np.append(own_curve, own_curve[-1])
                 drawn[level] = (times, own_curve, own_curve, own_curve)
-            svg = survival_picture(drawn, self.stays.ends, {}, self.stays.time, self.factor)
+            svg = survival_picture(drawn, (begin, end), {}, self.stays.time, self.factor)
             words = f"Mean survival of all rows, were {self.factor} each of its levels"
             pictures["adjusted"] = (svg, words)
         yield from documents("Cox regression", self.tables(), pictures)
@@ -353,7 +376,13 @@ def cox_by(sums: SumSeries, asked: CoxOptions) -> Cox:
     block = np.ix_(kept, kept)
     covariance = np.asarray(np.linalg.inv(current.information[block]), np.float64)
     means, spread = _moments(start, stays.late)
-    adds = _residuals(current, common, means, spread, factor)
+    at_risk = np.rint(start.sets[..., 0])
+    has_rows = at_risk.max(axis=1) > 0
+    known = tuple(run(each >= asked.least) for each in at_risk[has_rows])
+    inside = np.zeros(at_risk.shape, dtype=bool)
+    inside[has_rows] = [between(*each, stays.grid.bins) for each in known]
+    shared = inside[has_rows].all(axis=0)
+    adds = _residuals(current, common, means, spread, factor, shared)
     opened = sums.open(CoxRowsObjective(adds=adds))
     plans.append(opened.plan)
     outer, cells, adjusted = _parts(adds, opened.values * sums.rows)
@@ -366,6 +395,10 @@ def cox_by(sums: SumSeries, asked: CoxOptions) -> Cox:
         notes.append(f"left out, for the other columns determine them: {', '.join(names_left)}")
     scale = covariates.scale
     named = (*strata_names, OTHER) if strata_names else ("all",)
+    named = tuple(np.array(named)[has_rows].tolist())
+    notes += _bounds(named, known, asked, stays)
+    if curves and not shared.any():
+        notes.append("no adjusted curves: they are of times that all strata know")
     means_score = float(means @ theta)
     return Cox(
         stays=stays,
@@ -381,12 +414,13 @@ def cox_by(sums: SumSeries, asked: CoxOptions) -> Cox:
         means=_in_units(stays, covariates, means),
         hazard={
             name: hazard * math.exp(means_score)
-            for name, hazard in zip(named, current.hazard(), strict=True)
+            for name, hazard in zip(named, current.hazard(inside)[has_rows], strict=True)
         },
-        deaths=current.deaths,
+        deaths=current.deaths[has_rows],
+        known=known,
         factor=curves,
         adjusted=dict(zip(covariates.groups[curves][1], adjusted / sums.rows, strict=True))
-        if curves
+        if curves and shared.any()
         else {},
         strata=strata,
         num_rows=sums.rows,
@@ -394,6 +428,20 @@ def cox_by(sums: SumSeries, asked: CoxOptions) -> Cox:
         least=asked.least,
         notes=tuple(notes),
     )
+
+
+def _bounds(
+    named: tuple[str, ...], known: tuple[tuple[int, int], ...], asked: CoxOptions, stays: Stays
+) -> Iterator[str]:
+    """Where the baseline hazard is not known."""
+    few = f"fewer than {asked.least} rows are at risk"
+    ends = np.concatenate([[stays.low], stays.times])
+    begins = {name: ends[first] for name, (first, end) in zip(named, known, strict=True) if end}
+    if any(begin > stays.low for begin in begins.values()):
+        told = ", ".join(f"{name} {begin:.5g}" for name, begin in begins.items())
+        yield f"baseline and curves are of rows that lived to {stays.time} {told}: before, {few}"
+    if without := [name for name in named if name not in begins]:
+        yield f"no baseline, for {few}: {', '.join(without)}"
 
 
 def _factor(covariates: Covariates, name: str | None) -> tuple[int, ...]:
@@ -446,15 +494,19 @@ def _residuals(
     means: Array,
     spread: Array,
     factor: tuple[int, ...],
+    shared: NDArray[np.bool_],
 ) -> CoxRows:
-    """The last sum, at the last point that was asked at, whose tables are public."""
+    """The last sum, at the last point that was asked at, whose tables are public.
+
+    shared: bins that adjusted curves are of, shape (bins,).
+    """
     theta = current.theta
     std = math.sqrt(max(float(theta @ spread @ theta), 1e-12))
     strata, bins = current.deaths.shape
     levels = len(factor) + 1 if factor else 0
     room = LONGEST_LAST - symmetric.length(len(theta)) - levels * bins
     scores = max(2, min(MOST_SCORES, room // (2 * strata * bins)))
-    made = current.tables() | {"hazard": current.hazard()}
+    made = current.tables() | {"hazard": current.hazard(shared)}
     tables = written(*(made[name] for name in ("a", "ta", "hazard", "b", "tb", "c")))
     return CoxRows(
         theta=tuple(theta.tolist()),

@@ -1,9 +1,9 @@
 """Survival curves of groups, from one secure sum: Kaplan-Meier, log-rank, restricted means.
 
-What leaves of exact sums is thinned: a step stands for `least` rows or more that left since the
-last, and a curve ends where fewer than `least` are at risk. Its values, and every figure, are of
-all times. With epsilon a curve ends where noise is a fifth of the number at risk, and bands hold
-it.
+A curve of exact sums begins where `least` rows are at risk, of who lived until then, and ends where
+fewer are; so do all figures of it. What leaves of it is thinned: a step stands for `least` rows or
+more that left since the last, and has the value of its time. With epsilon a curve ends where noise
+is a fifth of the number at risk, and bands hold it.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ ALL = "all"
 class Survival:
     """Curves by group; test: chi-squared, degrees of freedom and p of the log-rank test, or None.
 
-    tau: end of the restricted mean [data units]; noise: on the cells; least: exact counts below it
-    are left out.
+    tau: end of the restricted mean [data units]; begin: that was asked for [data units]; noise: on
+    the cells; least: exact counts below it are left out.
     """
 
     stays: Stays
@@ -45,6 +45,7 @@ class Survival:
     by: str | None
     test: tuple[float, int, float] | None
     tau: float
+    begin: float | None
     num_rows: int
     opened: Opened = field(repr=False)
     noise: Noise = field(repr=False)
@@ -61,6 +62,14 @@ class Survival:
         """Of counts that are told."""
         return 0 if self.private else self.least
 
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Of the axis [data units]: from the first curve's begin to the last one's end."""
+        known = [curve for curve in self.curves.values() if curve.known]
+        if not known:
+            return self.stays.ends
+        return min(curve.begin for curve in known), max(curve.end for curve in known)
+
     def at_risk(self, curve: Curve, time: float) -> float | None:
         """Rows at risk just after a time, None where they are few."""
         later = np.flatnonzero(curve.times > time * (1 + 1e-12))
@@ -69,14 +78,12 @@ class Survival:
 
     def kept(self, curve: Curve) -> NDArray[np.intp]:
         """Bins whose step is told."""
-        if curve.reached is not None:
+        if self.private:
             return np.arange(curve.reached)
-        found, left, last = [], 0.0, float(curve.at_risk[0]) if len(curve.at_risk) else 0.0
+        found, left = list[int](), 0.0
         ends = np.append(curve.at_risk[1:], 0.0)
-        for k, after in enumerate(ends):
-            left, last = left + last - after, after
-            if curve.at_risk[k] < self.least:
-                break
+        for k in range(curve.first, curve.reached):
+            after, left = ends[k], left + curve.exits[k]
             if left >= self.least and (after == 0 or after >= self.least):
                 found.append(k)
                 left = 0.0
@@ -85,19 +92,16 @@ class Survival:
     def rows(self) -> list[dict[str, Any]]:
         """Of each group: rows, events, median and restricted mean with intervals.
 
-        No figure of a group of which `least` rows are never at risk together.
+        Figures are of its curve: none of a group of which `least` rows are never at risk together.
         """
         found = []
         for name, curve in self.curves.items():
-            median = low = high = mean = error = math.nan
-            if curve.at_risk.max(initial=0.0) >= self.floor:
-                median, low, high = curve.quantile()
-                mean, error = curve.restricted_mean(self.tau)
-            count = float(curve.at_risk[0]) if not self.stays.late else None
+            median, low, high = curve.quantile()
+            mean, error = curve.restricted_mean(self.tau)
             found.append(
                 {
                     "group": name,
-                    "rows": None if count is None else shown(count, self.floor),
+                    "rows": shown(curve.rows, self.floor),
                     "events": shown(float(curve.events.sum()), self.floor),
                     "median": median,
                     "median_low": low,
@@ -112,10 +116,12 @@ class Survival:
     def released(self) -> dict[str, Any]:
         """For JSON."""
         plan, promise = self.opened.plan, self.opened.plan.privacy
-        curves, own = {}, marks(*self.stays.ends)
+        curves, own = {}, marks(*self.ends)
         for name, curve in self.curves.items():
             kept, (low, high) = self.kept(curve), curve.band()
             curves[name] = {
+                "from": curve.begin,
+                "until": curve.end,
                 "time": curve.times[kept].tolist(),
                 "survival": curve.survival[kept].tolist(),
                 "low": low[kept].tolist(),
@@ -147,7 +153,7 @@ class Survival:
         lines = [
             (
                 row["group"],
-                _count(row["rows"], self.stays.late),
+                _count(row["rows"]),
                 _count(row["events"]),
                 f"{_time(row['median'])} [{_time(row['median_low'])}, {_time(row['median_high'])}]",
                 f"{number(row['restricted_mean'])} ({number(row['restricted_mean_se'])})",
@@ -169,6 +175,7 @@ class Survival:
         if self.test:
             square, freedom, p = self.test
             yield f"log-rank chi-squared {square:.2f}, {freedom} df, p {p_value(p)}"
+        yield from self._bounds()
         yield from self.notes
         yield f"times: {self.stays.words}"
         if self.private:
@@ -179,8 +186,49 @@ class Survival:
             )
             return
         yield (
-            f"*: counts below {self.least} are left out, and steps of curves that fewer rows make; "
-            "rows in all less those of the other groups still tell them"
+            f"*: counts below {self.least} are left out; rows in all less those of the other "
+            "groups still tell them"
+        )
+        yield self._thinned()
+
+    def _bounds(self) -> Iterator[str]:
+        """Where curves begin and end, where that is not where times do."""
+        few = "noise drowns them" if self.private else f"fewer than {self.least} are at risk"
+        named = {name: curve for name, curve in self.curves.items() if curve.known}
+        if any(curve.begin > curve.start for curve in named.values()):
+            begins = ", ".join(f"{name} {curve.begin:.5g}" for name, curve in named.items())
+            yield (
+                f"figures and curves are of rows that lived to {self.stays.time} {begins}: before, "
+                f"{few}" + ("" if len(named) < 2 else "; --from TIME gives all groups one begin")
+                if self.begin is None
+                else f"figures and curves are of rows that lived to {self.stays.time} {begins}"
+            )
+        if few_of := [name for name in self.curves if name not in named]:
+            yield (
+                f"no curve, no median and no mean, for never {self.least} rows are at risk "
+                f"together: {', '.join(few_of)}"
+            )
+        ended = {name: c for name, c in named.items() if math.isnan(c.restricted_mean(self.tau)[0])}
+        if ended:
+            told = ", ".join(f"{name} {curve.end:.5g}" for name, curve in ended.items())
+            yield (
+                f"no mean to {self.tau:g} of curves that end before it, where {few}: {told}; "
+                "--tau TIME gives an earlier end"
+            )
+
+    def _thinned(self) -> str:
+        """Of the picture: how far steps lie above the curve of all times."""
+        off = 0.0
+        for curve in self.curves.values():
+            told = np.ones(len(curve.times))
+            for k in self.kept(curve):
+                told[k:] = curve.survival[k]
+            inside = slice(curve.first, curve.reached)
+            off = max(off, float((told - curve.survival)[inside].max(initial=0.0)))
+        return (
+            f"steps of curves are drawn for every {self.least} rows or more that left, at the last "
+            f"of them: between steps a curve lies up to {math.ceil(1000 * off) / 1000:.3f} above "
+            "that of all times; medians and means are of all times"
         )
 
     def picture(self) -> str:
@@ -188,29 +236,27 @@ class Survival:
         drawn = {}
         for name, curve in self.curves.items():
             kept, (low, high) = self.kept(curve), curve.band()
-            drawn[name] = tuple(
-                np.concatenate([[first], each[kept]])
-                for first, each in (
-                    (curve.start, curve.times),
-                    (1.0, curve.survival),
-                    (1.0, low),
-                    (1.0, high),
-                )
-            )
+            if not curve.known:
+                continue
+            times = np.concatenate([[curve.begin], curve.times[kept], [curve.end]])
+            told = [np.concatenate([[1.0], e[kept]]) for e in (curve.survival, low, high)]
+            drawn[name] = times, *(np.append(each, each[-1]) for each in told)
         counts = {
-            name: [_count(self.at_risk(curve, mark)) for mark in marks(*self.stays.ends)]
+            name: [_count(self.at_risk(curve, mark)) for mark in marks(*self.ends)]
             for name, curve in self.curves.items()
         }
-        return survival_picture(drawn, self.stays.ends, counts, self.stays.time, self.by)
+        return survival_picture(drawn, self.ends, counts, self.stays.time, self.by)
 
     def documents(self) -> Iterator[tuple[str, str]]:
         """Files by name; see `tables.documents`."""
         words = "Survival with 95 % bands, and numbers at risk"
+        if not self.private:
+            words += f": {self._thinned()}"
         yield from documents("Survival", self.tables(), {"survival": (self.picture(), words)})
 
 
-def _count(value: float | None, unknown: bool = False) -> str:
-    return "–" if unknown else "*" if value is None else f"{value:,.0f}"
+def _count(value: float | None) -> str:
+    return "*" if value is None else f"{value:,.0f}"
 
 
 def _time(value: float) -> str:
@@ -222,8 +268,7 @@ def _time(value: float) -> str:
 def survival_by(sums: SumSeries, asked: CurveOptions) -> Survival:
     """By any sums over rows of `views.by_range`.
 
-    asked: tau None: the last time at which every group has `least` rows at risk, or that its noisy
-    curve reaches.
+    asked: tau None: the last time that every group's curve reaches.
 
     Raises:
         ParameterError: `asked.by` is no column with categories, there is no event, or noise drowns
@@ -232,6 +277,11 @@ def survival_by(sums: SumSeries, asked: CurveOptions) -> Survival:
     private = sums.wanted.epsilon is not None
     by, tau, least = asked.by, asked.tau, asked.least
     stays = Stays.of(sums.schema, asked.bins, private=private)
+    if tau is not None and not stays.low < tau <= stays.high:
+        raise ParameterError(f"tau={tau:g} is outside ({stays.low:g}, {stays.high:g}]")
+    begin = -math.inf if asked.begin is None else asked.begin
+    if asked.begin is not None and not stays.low <= begin < (tau or stays.high):
+        raise ParameterError(f"from={begin:g} is outside [{stays.low:g}, {tau or stays.high:g})")
     places, groups = stays.places(by) if by is not None else ((), ())
     adds = Lifetimes(
         bins=stays.grid.bins,
@@ -254,7 +304,8 @@ def survival_by(sums: SumSeries, asked: CurveOptions) -> Survival:
     if private:
         named.pop(OTHER, None)
         found = {
-            name: noise.curve(own, stays.times, stays.low, sums.rows) for name, own in named.items()
+            name: noise.curve(own, stays.times, stays.low, sums.rows, begin)
+            for name, own in named.items()
         }
         curves = {name: curve for name, curve in found.items() if curve is not None}
         if not curves:
@@ -269,28 +320,28 @@ def survival_by(sums: SumSeries, asked: CurveOptions) -> Survival:
         if not np.rint(cells[..., 1]).any():
             raise ParameterError(f"event={stays.event!r}: no row has an event at its upper end")
         curves = {
-            name: Curve.of(np.rint(own), stays.times, stays.low)
+            name: Curve.of(np.rint(own), stays.times, stays.low, least=least, begin=begin)
             for name, own in named.items()
             if np.rint(own).any()
         }
+    if not private and (gone := sums.rows - float(cells[..., :2].sum())) >= least:
+        notes.append(
+            f"{gone:,.0f} rows count nowhere, for on this grid their entry is not before their "
+            "time: --grid makes it finer"
+        )
     test = noise.log_rank if private else log_rank
-    few = [name for name, c in curves.items() if not private and c.at_risk.max() < least]
+    few = [name for name, curve in curves.items() if not curve.known]
     if few:  # the test would tell of rows whose curves are not shown
         notes.append(f"no log-rank test, for fewer than {least} rows: {', '.join(few)}")
     if tau is None:
-        reached = [
-            c.times[: c.reached] if private else c.times[c.at_risk >= least]
-            for c in curves.values()
-        ]
-        tau = min((float(each[-1]) for each in reached if len(each)), default=stays.high)
-    if not stays.low < tau <= stays.high:
-        raise ParameterError(f"tau={tau:g} is outside ({stays.low:g}, {stays.high:g}]")
+        tau = min((curve.end for curve in curves.values() if curve.known), default=stays.high)
     return Survival(
         stays=stays,
         curves=curves,
         by=by,
         test=test([*curves.values()]) if len(curves) > 1 and not few else None,
         tau=tau,
+        begin=asked.begin,
         num_rows=sums.rows,
         opened=opened,
         noise=noise,

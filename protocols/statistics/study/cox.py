@@ -139,10 +139,13 @@ class RiskSums:
             "c": c.reshape(strata, -1),
         }
 
-    def hazard(self) -> Array:
-        """Breslow's cumulative baseline hazard at x = 0, shape (strata, bins)."""
+    def hazard(self, inside: NDArray[np.bool_]) -> Array:
+        """Breslow's cumulative baseline hazard at x = 0, shape (strata, bins).
+
+        inside: bins whose events are counted, of a shape that goes with it.
+        """
         with np.errstate(divide="ignore", invalid="ignore"):
-            steps = np.where(self.deaths > 0, self.deaths / self.sets[..., 0], 0.0)
+            steps = np.where((self.deaths > 0) & inside, self.deaths / self.sets[..., 0], 0.0)
         return np.asarray(np.cumsum(steps, axis=1))
 
 

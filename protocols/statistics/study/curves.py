@@ -24,40 +24,75 @@ LEVEL = 0.95
 class Curve:
     """Of one group, after each bin, shape (bins,).
 
-    times: of the bins [data units]; start: of the first [data units]; at_risk, events: in the bin;
-    survival; greenwood: G; drawn: rows at risk and events, each shape (draws, bins), with privacy
-    noise drawn anew; moved: what it adds to ln S, over sqrt(draws), shape (bins, draws); reached:
-    bins that are known, None: all.
+    times: of the bins [data units]; start: of the first [data units]; at_risk, exits, events: rows
+    in the bin; survival, of who lived to `begin`; greenwood: G; drawn: rows at risk and
+    events, each shape (draws, bins), with privacy noise drawn anew; moved: what it adds to ln S,
+    over sqrt(draws), shape (bins, draws); first, reached: bins that are known, the last excluded.
+    Every figure is of these alone.
     """
 
     times: Array
     start: float
     at_risk: Array
+    exits: Array
     events: Array
     survival: Array
     greenwood: Array
+    first: int
+    reached: int
     drawn: tuple[Array, Array] | None = None
     moved: Array | None = None
-    reached: int | None = None
 
     @classmethod
-    def of(cls, counts: Array, times: Array, start: float) -> Curve:
-        """counts: ends without event, events and, with entries, these, shape (bins, 2 or 3)."""
+    def of(
+        cls, counts: Array, times: Array, start: float, *, least: int = 1, begin: float = -math.inf
+    ) -> Curve:
+        """Known where `least` rows are at risk, on the longest run of bins.
+
+        counts: ends without event, events and, with entries, these, shape (bins, 2 or 3); begin:
+        it is of who lived to this time or a later one [data units].
+        """
         leave = counts[:, 0] + counts[:, 1]
         if counts.shape[1] == 3:
             leave = leave - counts[:, 2]
         at_risk, events = np.cumsum(leave[::-1])[::-1], counts[:, 1]
+        first, reached = run((at_risk >= least) & after(times, begin))
+        inside = between(first, reached, len(times))
         with np.errstate(divide="ignore", invalid="ignore"):
-            share = np.where(events > 0, events / at_risk, 0.0)
-            spread = np.where(events > 0, events / (at_risk * (at_risk - events)), 0.0)
+            dying = (events > 0) & inside
+            share = np.where(dying, events / at_risk, 0.0)
+            spread = np.where(dying, events / (at_risk * (at_risk - events)), 0.0)
         return cls(
             times=times,
             start=start,
             at_risk=at_risk,
+            exits=counts[:, 0] + counts[:, 1],
             events=events,
             survival=np.cumprod(1 - np.clip(share, 0.0, 1.0)),
             greenwood=np.cumsum(spread),
+            first=first,
+            reached=reached,
         )
+
+    @property
+    def rows(self) -> float:
+        """Of the group."""
+        return float(self.exits.sum())
+
+    @property
+    def known(self) -> bool:
+        """Whether it has a bin."""
+        return self.reached > self.first
+
+    @property
+    def begin(self) -> float:
+        """It is of who lived to this time [data units]."""
+        return float(self.times[self.first - 1]) if self.first else self.start
+
+    @property
+    def end(self) -> float:
+        """Of the last bin that is known [data units]; `begin` if none is."""
+        return float(self.times[self.reached - 1]) if self.known else self.begin
 
     @property
     def spread(self) -> Array:
@@ -83,7 +118,12 @@ class Curve:
         return np.minimum(low, high), np.maximum(low, high)
 
     def quantile(self, share: float = 0.5) -> tuple[float, float, float]:
-        """First time at which survival is `share` or less, and where the band's ends are."""
+        """First time at which survival is `share` or less, and where the band's ends are.
+
+        NaN: no bin is known; infinite: it is not reached in those that are.
+        """
+        if not self.known:
+            return math.nan, math.nan, math.nan
         low, high = self.band()
         found = [self._first(each <= share) for each in (self.survival, low, high)]
         return found[0], found[1], found[2]
@@ -92,7 +132,12 @@ class Curve:
         return float(self.times[int(np.argmax(reached))]) if reached.any() else math.inf
 
     def restricted_mean(self, tau: float) -> tuple[float, float]:
-        """Mean time lived until tau [data units], and its standard error."""
+        """Mean of the earlier of death and tau [data units], and its standard error.
+
+        NaN: the curve ends before tau, above 0.
+        """
+        if not self.known or (tau > self.end and self.survival[-1] > 0):
+            return math.nan, math.nan
         ends = np.minimum(np.concatenate([[self.start], self.times]), tau)
         area = np.diff(ends) * np.concatenate([[1.0], self.survival[:-1]])
         last = (tau - ends[-1]) * self.survival[-1]
@@ -106,6 +151,27 @@ class Curve:
             rest = np.diff(np.append(ends, tau))[1:] * self.survival
             variance += float(((rest @ self.moved) ** 2).sum())
         return float(area.sum() + last), math.sqrt(variance)
+
+
+def after(times: Array, begin: float) -> NDArray[np.bool_]:
+    """Bins that end after a time; one that ends within rounding of it does not."""
+    return np.asarray(times > begin + 1e-12 * abs(begin) if math.isfinite(begin) else times > begin)
+
+
+def run(known: NDArray[np.bool_]) -> tuple[int, int]:
+    """The longest run of bins that are known: the first, and the first after it; 0, 0: none."""
+    change = np.flatnonzero(np.diff(np.concatenate([[0], known.astype(np.int8), [0]])))
+    first, reached = change[::2], change[1::2]
+    if not len(first):
+        return 0, 0
+    longest = int(np.argmax(reached - first))
+    return int(first[longest]), int(reached[longest])
+
+
+def between(first: int, reached: int, bins: int) -> NDArray[np.bool_]:
+    """The bins from the first on, before `reached`."""
+    places = np.arange(bins)
+    return np.asarray((places >= first) & (places < reached))
 
 
 def log_rank(curves: list[Curve]) -> tuple[float, int, float]:

@@ -3,8 +3,8 @@
 Of cells x + noise, or of U x + noise (`parties.kernel.study.lifetimes`), suffix sums come with
 errors of a known covariance. They are made monotone first: each is the middle of the least monotone
 curve above and the largest below. A curve ends where the number at risk is not `RELIABLE` standard
-deviations of its noise any more; with late entries it begins where it is so many, and is the
-survival of who lived until then.
+deviations of its noise any more; of late entries it is the longest run of times at which it
+is so many, and the survival of who lived until then.
 
 What the noise does to figures is found by drawing it anew, onto the monotone sums, and through the
 same steps: to first order figures are linear in the noise, but of few rows monotone sums hold much
@@ -18,6 +18,7 @@ sigma, that of plain counts sqrt(K) sigma, which is more from K = 3 on.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -27,7 +28,14 @@ from scipy.linalg import solve_triangular, toeplitz
 from scipy.stats import chi2
 
 from parties.kernel.study.lifetimes import square_root
-from protocols.statistics.study.curves import Curve, excess, observed_less_expected
+from protocols.statistics.study.curves import (
+    Curve,
+    after,
+    between,
+    excess,
+    observed_less_expected,
+    run,
+)
 
 Array = NDArray[np.float64]
 RELIABLE = 5.0
@@ -85,21 +93,21 @@ class Noise:
         own[:, 0] += own[:, 1]  # who leaves does so with an event or without
         return np.concatenate([own, -own])
 
-    def curve(self, cells: Array, times: Array, start: float, most: float) -> Curve | None:
+    def curve(
+        self, cells: Array, times: Array, start: float, most: float, begin: float = -math.inf
+    ) -> Curve | None:
         """Of one group; None: it has too few rows for the noise.
 
-        cells: opened, shape (bins, series); most: N, public.
+        cells: opened, shape (bins, series); most: N, public; begin: as of `Curve.of`.
         """
         suffix = (np.triu(np.ones((self.bins, self.bins))) @ solve_triangular(self.root, cells)).T
         suffix[0] += suffix[1]
         sums = falling(suffix, most)
         at_risk = _at_risk(sums)
-        reliable = np.append(at_risk >= RELIABLE * self.spread, False)
-        first = int(np.argmax(reliable)) if self.series > 2 else 0
-        reached = first + int(np.argmin(reliable[first:]))
-        if reached == first:
+        first, reached = run((at_risk >= RELIABLE * self.spread) & after(times, begin))
+        if reached == first or (self.series == 2 and after(times[:first], begin).any()):
             return None
-        inside = (np.arange(self.bins) >= first) & (np.arange(self.bins) < reached)
+        inside = between(first, reached, self.bins)
         dying = _dying(sums, inside)
         survival = _survival(at_risk, dying)
         again = falling(sums + self.draws, most)
@@ -109,17 +117,19 @@ class Noise:
             times=times,
             start=start,
             at_risk=at_risk,
+            exits=-np.diff(sums[0], append=0.0),
             events=dying,
             survival=survival,
             greenwood=np.cumsum(dying / (risk * alive)),
             drawn=drawn,
             moved=(_survival(*drawn) / survival - 1).T / np.sqrt(len(self.draws)),
+            first=first,
             reached=reached,
         )
 
     def log_rank(self, curves: list[Curve]) -> tuple[float, int, float]:
         """As `curves.log_rank`, with the noise in the covariance."""
-        reached = max(curve.reached or 0 for curve in curves)
+        reached = max(curve.reached for curve in curves)
         gap, covariance = observed_less_expected(curves, reached)
         fitted = [curve.at_risk for curve in curves], [curve.events for curve in curves]
         for k, curve in enumerate(curves):

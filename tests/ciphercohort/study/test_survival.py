@@ -20,11 +20,12 @@ from statsmodels.duration.survfunc import SurvfuncRight, survdiff
 from statsmodels.genmod.families import Poisson
 from statsmodels.genmod.generalized_linear_model import GLM
 
+from ciphercohort.after.sums import SumSeries
 from ciphercohort.results.documents import to_json
 from ciphercohort.study.cox import Cox
 from ciphercohort.study.pictures import forest_picture
 from ciphercohort.study.private_cox import PrivateCox
-from ciphercohort.study.stays import OTHER, Stays
+from ciphercohort.study.stays import Stays
 from ciphercohort.study.survival import ALL, Survival
 from ciphercohort.study.tables import ratio_cells
 from parties.reader.infer import REGRESSION_SCALING, infer_schema
@@ -257,7 +258,36 @@ def test_concordance_and_baseline_are_those_of_lifelines() -> None:
     hazard = fit.baseline_cumulative_hazard_.iloc[:, 0]
     own = dict(zip(found.stays.times, found.hazard[ALL], strict=True))
     for time, value in hazard.items():
-        assert own[time] == pytest.approx(value, abs=1e-6)
+        if time <= found.released()["baseline"][ALL]["until"]:
+            assert own[time] == pytest.approx(value, abs=1e-6)
+
+
+@pytest.mark.parametrize("strata", [None, "site"])
+def test_baseline_and_adjusted_curves_begin_where_ten_are_at_risk(strata: str | None) -> None:
+    rows = cohort_by_age()
+    given = {k: v for k, v in BY_AGE.items() if k != "by"} | {"split": "even"}
+    found = cox(
+        rows, strata=strata, curves="sex", **given, **({} if strata else {"exclude": ("site",)})
+    )
+    told, score = found.released(), (rows.sex == "m") * found.coef[0]
+    begins = []
+    for name, own in told["baseline"].items():
+        here = rows.site == name if strata else rows.sex != ""
+        at_risk = {t: (rows.entry < t) & (rows.age >= t) & here for t in range(101)}
+        inside = [t for t in range(101) if own["from"] < t <= own["until"]]
+        assert own["from"] > 40 and all(at_risk[t].sum() >= 10 for t in inside)
+        steps = {
+            t: ((rows.age == t) & rows.died & here).sum() / np.exp(score[at_risk[t]]).sum()
+            for t in inside
+        }
+        mean = found.released()["covariate_means"]["sex=m"] * found.coef[0]
+        for time, hazard in zip(own["time"], own["cumulative_hazard"], strict=True):
+            due = sum(v for t, v in steps.items() if t <= time) * math.exp(mean)
+            assert hazard == pytest.approx(due, rel=1e-6)
+        begins.append(own["from"])
+    for level in told["adjusted"].values():
+        assert level["from"] == max(begins) and level["survival"][0] > 0.5
+    assert any("rows that lived to age" in note for note in found.notes)
 
 
 def test_adjusted_curves_are_means_over_rows() -> None:
@@ -302,11 +332,13 @@ def test_curves_are_kaplan_and_meiers(late: bool) -> None:
     for arm, curve in found.curves.items():
         rows = table()[table().arm == arm]
         truth = SurvfuncRight(rows.months, rows.died, entry=rows.entry if late else None)
-        own = [list(curve.times).index(t) for t in truth.surv_times]
-        np.testing.assert_allclose(curve.survival[own], truth.surv_prob, atol=1e-9)
-        error = curve.survival * np.sqrt(curve.greenwood)
-        np.testing.assert_allclose(error[own], truth.surv_prob_se, atol=1e-9)
+        own = np.array([list(curve.times).index(t) for t in truth.surv_times])
         np.testing.assert_array_equal(curve.at_risk[own], truth.n_risk)
+        inside = (own >= curve.first) & (own < curve.reached)
+        assert curve.begin == 0 and (inside == (truth.n_risk >= 10)).all()
+        error = curve.survival * np.sqrt(curve.greenwood)
+        for told, due in ((curve.survival, truth.surv_prob), (error, truth.surv_prob_se)):
+            np.testing.assert_allclose(told[own][inside], due[inside], atol=1e-9)
 
 
 @pytest.mark.parametrize("private", [False, True])
@@ -324,6 +356,84 @@ def test_whole_numbers_of_a_short_range_are_ends_of_bins(years: int, private: bo
     np.testing.assert_allclose(found.times[found.grid.exit(ends / years)], ends, rtol=1e-12)
 
 
+@cache
+def cohort_by_age() -> pd.DataFrame:
+    """Time is age: two women die where they are alone at risk, later many are."""
+    rng = np.random.default_rng(11)
+    entry = np.round(rng.normal(68, 9, 600)).clip(45, 90)
+    rows = pd.DataFrame(
+        {
+            "entry": entry,
+            "age": (entry + rng.integers(1, 15, 600)).clip(0, 100),
+            "died": rng.integers(0, 2, 600),
+            "sex": rng.choice(["f", "m"], 600),
+            "site": rng.choice(["p", "q"], 600),
+        }
+    )
+    young = {"entry": [30, 33], "age": [31, 34], "died": 1, "sex": "f", "site": "p"}
+    return pd.concat([rows, pd.DataFrame(young)], ignore_index=True)
+
+
+BY_AGE: dict[str, Any] = {
+    **{"time": "age", "event": "died", "entry": "entry", "by": "sex", "split": "by:site"}
+}
+
+
+def figures(told: dict[str, Any]) -> Any:
+    """All that leaves of curves but counts of events and of rows."""
+    return {k: told["curves"][k] for k in told["curves"]}, [
+        {k: v for k, v in row.items() if k not in ("rows", "events")} for row in told["groups"]
+    ]
+
+
+def test_no_figure_is_of_fewer_than_ten_at_risk(tmp_path: Path) -> None:
+    """What is done to rows while fewer are at risk leaves all figures as they are."""
+    rows = cohort_by_age()
+    found = survival(rows, out=tmp_path / "out", **BY_AGE)
+    for sex, curve in found.curves.items():
+        own = rows[(rows.sex == sex) & (rows.age > curve.begin)]
+        truth = SurvfuncRight(own.age, own.died, entry=own.entry.clip(lower=curve.begin))
+        many = truth.surv_times <= curve.end
+        places = [list(curve.times).index(t) for t in truth.surv_times[many]]
+        assert curve.begin > 44 and (truth.n_risk[many] >= 10).all()
+        np.testing.assert_allclose(curve.survival[places], truth.surv_prob[many], atol=1e-9)
+    (table_of_groups,) = found.tables()
+    assert any("rows that lived to age f" in note for note in table_of_groups.notes)
+    assert " – " not in table_of_groups.text()
+    told = json.loads((tmp_path / "out" / "survival.json").read_text())
+    changed = rows.copy()
+    changed.loc[len(rows) - 2 :, "died"] = 0
+    late = changed.index[(changed.sex == "f") & (changed.age > found.curves["f"].end)]
+    changed.loc[late, "died"] = 1 - changed.loc[late, "died"]
+    again = survival(changed, **BY_AGE)
+    assert figures(json.loads(to_json(again.released()))) == figures(told)
+    assert again.picture() == found.picture()
+
+
+def test_curves_begin_where_they_are_told_to() -> None:
+    rows = cohort_by_age()
+    found = survival(rows, begin=65.0, tau=80.0, **BY_AGE)
+    for row, (sex, curve) in zip(found.rows(), found.curves.items(), strict=True):
+        own = rows[(rows.sex == sex) & (rows.age > 65)]
+        truth = SurvfuncRight(own.age, own.died, entry=own.entry.clip(lower=65))
+        assert curve.begin == 65 and row["median"] == truth.quantile(0.5)
+        assert row["rows"] == (rows.sex == sex).sum()
+    early = survival(rows, tau=97.5, **BY_AGE)
+    assert all(np.isnan(row["restricted_mean"]) for row in early.rows())
+    assert any("no mean to 97.5" in note for note in early.tables()[0].notes)
+
+
+@pytest.mark.parametrize(
+    "more", [{"tau": 0.0}, {"tau": 500.0}, {"begin": -1.0}, {"begin": 60.0, "tau": 50.0}]
+)
+def test_times_out_of_range_are_refused_before_a_sum(
+    more: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SumSeries, "open", lambda *_: pytest.fail("a sum was opened"))
+    with pytest.raises(ParameterError, match="is outside"):
+        survival(cohort_by_age(), **more, **BY_AGE)
+
+
 def test_bands_medians_and_means_are_lifelines() -> None:
     lifelines = pytest.importorskip("lifelines")
     from lifelines.utils import median_survival_times, restricted_mean_survival_time
@@ -333,9 +443,9 @@ def test_bands_medians_and_means_are_lifelines() -> None:
         rows = table()[table().arm == arm]
         km = lifelines.KaplanMeierFitter().fit(rows.months, rows.died)
         ends = km.confidence_interval_survival_function_
-        own = [list(curve.times).index(t) for t in ends.index]
+        own = [list(curve.times).index(t) for t in ends.index if t <= curve.end]
         for band, due in zip(curve.band(), ends.to_numpy().T, strict=True):
-            np.testing.assert_allclose(band[own], due, atol=1e-9)
+            np.testing.assert_allclose(band[own], due[: len(own)], atol=1e-9)
         assert curve.quantile()[0] == km.median_survival_time_
         limits = median_survival_times(ends).to_numpy()[0]
         assert curve.quantile()[1:] == pytest.approx(tuple(limits))
@@ -525,9 +635,10 @@ def test_tables_of_the_page_are_in_the_documents() -> None:
             assert {*row} == told["inference"] - {"_low", "_high"} | ends
         for path, own in (("baseline$STRATUM", "baseline"), ("adjusted$LEVEL", "adjusted")):
             for each in fit[own].values():
-                assert {*each} == told[path] and len({len(v) for v in each.values()}) == 1
+                columns = [values for values in each.values() if isinstance(values, list)]
+                assert {*each} == told[path] and len({len(v) for v in columns}) == 1
     assert fits[0]["adjusted"].keys() == {"a", "b", "c"}
-    assert fits[1]["baseline"].keys() == {"f", "m", OTHER}
+    assert fits[1]["baseline"].keys() == {"f", "m"}
 
 
 # -- with noise -----------------------------------------------------------------------------------
