@@ -24,7 +24,8 @@ from protocols.exchange.private_files import locked, write_private
 from protocols.words import printable
 
 FILE, LOCK, WATCHED = "status.json", "lock", "watched"
-OVER = ("finished", "aborted")
+ABORTED = "aborted"
+OVER = ("finished", ABORTED)
 """States of a session that nobody goes on with."""
 INTERRUPTED = "interrupted"
 """In the place of a state: neither over, nor does a process drive it, or wait for its parties."""

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,18 +16,17 @@ from ciphercohort.deploy import flower_commands
 from ciphercohort.deploy.check import check_deployed
 from ciphercohort.deploy.deployed import (
     DeployedRun,
-    ends_at_maximum,
-    is_first,
+    goes_on_by,
     next_run,
-    session_fields,
+    planned,
     trained_here,
-    whitened_after,
 )
 from ciphercohort.deploy.drive import abort, drive, let_go, registered
 from ciphercohort.deploy.evaluation import evaluation_plan, finished_evaluation
 from ciphercohort.deploy.inference import Drive, Tell, infer_deployed
 from ciphercohort.deploy.results import DifferingSumsError, finished_run, opened_table
 from ciphercohort.deploy.supervise import Background, Program, supervised
+from ciphercohort.deploy.training import trained
 from ciphercohort.job.config import (
     DEFAULT_DELTA,
     training_fields,
@@ -37,19 +37,18 @@ from ciphercohort.results.exact_sums import exact_words
 from ciphercohort.results.predict import ReleasedModel, load_model
 from coordinator import setup
 from coordinator.certificates import CA, SERVER
-from coordinator.deployment import SERIES, create_session, is_driven
+from coordinator.deployment import create_session, is_driven
 from coordinator.errors import AbortedError
 from coordinator.settings import SESSIONS, Settings
 from coordinator.status import OVER, sessions
 from parties import launch
 from parties.reader.schema import Schema
-from protocols.errors import CohortError, ParameterError
+from protocols.errors import ParameterError
 from protocols.exchange import validity
 from protocols.exchange.cards import Card
 from protocols.exchange.messages import public_bytes
 from protocols.exchange.serialise import to_plain
 from protocols.names import spoken
-from protocols.plan.kinds import plan_from_dict
 from protocols.words import promise, towards_one
 
 if TYPE_CHECKING:
@@ -195,7 +194,7 @@ class Coordinator(Background):
         The SuperLink has to run, here (`start`) or in another process.
 
         Args:
-            session: go on with this one, which was interrupted.
+            session: go on with this one, which was interrupted, of the training or of these sums.
             tell: is told of sessions, phases, and of parties that it waits for.
 
         Without privacy, and where neither update nor ridge is asked for, exact sums follow, each a
@@ -207,22 +206,7 @@ class Coordinator(Background):
             CohortError: no plan can be certified, or parties are not connected in time.
         """
         see = self.driving(tell, session)
-        name = session or self._begin(tell)
-        see(name)
-        if is_first(self.settings, name):
-            name = whitened_after(self.settings, name) or self._begin(tell, name)
-            tell("the second moment is summed; training follows on whitened rows")
-            see(name)
-        run = finished_run(self.settings, name)
-        if ends_at_maximum(self.settings, run.plan):
-            tell("exact sums at the trained model follow, which end at the maximum likelihood")
-            try:
-                infer_deployed(self.settings, run.model, see, epsilon=None)
-            except CohortError as error:
-                tell(f"the model stays as trained: {error}")
-            else:
-                run = finished_run(self.settings, name)
-        return run
+        return trained(self.settings, session, partial(self._begin, tell), see, tell)
 
     def run_on(
         self,
@@ -288,6 +272,11 @@ class Coordinator(Background):
         """
         see = self.driving(tell, session)
         known = model if isinstance(model, ReleasedModel) else load_model(Path(model))
+        if session and not planned(self.settings, session).judges:
+            raise ParameterError(
+                f"session {session} is no evaluation: go on with it by "
+                f"{goes_on_by(self.settings, session)}"
+            )
         name = session or create_session(
             self.settings,
             evaluation_plan(
@@ -323,7 +312,7 @@ class Coordinator(Background):
             epsilon: the promise of all sums together; None: they are exact.
             delta: its failure probability.
             colluders: parties that may pool what they see.
-            session: go on with the series that began with this one.
+            session: go on with the series of this one.
             tell: as of `run`.
 
         Returns:
@@ -402,13 +391,12 @@ class Coordinator(Background):
 
     def _left(self, session: str) -> str:
         """What becomes of a session that is watched no longer, and what may be done."""
-        first = session_fields(self.settings, session).get("wanted", {}).get(SERIES) or session
         goes_on = is_driven(self.settings, session)
         what = "goes on at the SuperLink" if goes_on else "waits, and nothing is lost"
         again = "to watch it again" if goes_on else "to go on with it"
         return (
-            f"session {session} {what}; {again}: the same command with --session {first}; to end "
-            f"it: cohort coordinator abort {self.folder} --session {session}"
+            f"session {session} {what}; {again}: {goes_on_by(self.settings, session)}; to end it: "
+            f"cohort coordinator abort {self.folder} --session {session}"
         )
 
     def abort(self, session: str | None = None, tell: Tell = print) -> str:
@@ -455,8 +443,7 @@ class Coordinator(Background):
 
         def see(session: str) -> dict[str, Any]:
             tell(f"session {session}")
-            plan = plan_from_dict(session_fields(self.settings, session)["plan"])
-            if plan.opens_exact_sums and not told:
+            if planned(self.settings, session).opens_exact_sums and not told:
                 told.append(exact_words(True))
                 tell(*told)
             try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,20 +15,21 @@ from numpy.typing import NDArray
 from ciphercohort.job.config import WITH_INFERENCE, SimulationConfig
 from ciphercohort.job.figures import check_kind, figures_of, new_draw, settled
 from ciphercohort.job.inputs import GIVEN, with_inputs
-from ciphercohort.job.layout import REPORT
+from ciphercohort.job.layout import REPORT, UNREADABLE
 from ciphercohort.report.release import Release
 from ciphercohort.report.release_report import render_release
 from ciphercohort.results.cover_words import with_cover
 from ciphercohort.results.documents import write_text
 from ciphercohort.results.plan_figures import run_words
-from ciphercohort.results.predict import ReleasedModel
+from ciphercohort.results.predict import ReleasedModel, load_model
 from ciphercohort.results.promise import Promise
 from ciphercohort.results.shown import Shown
 from coordinator.costs import Costs
-from coordinator.deployment import OUTCOME, SESSION
+from coordinator.deployment import OUTCOME, SERIES, SESSION
 from coordinator.log import TRANSCRIPT
 from coordinator.replay import evidence as read_evidence
-from coordinator.settings import SCHEMA, Settings
+from coordinator.settings import SCHEMA, SESSIONS, Settings
+from coordinator.status import ABORTED, read_status
 from parties.reader.schema import Schema
 from protocols.errors import ParameterError
 from protocols.exchange.serialise import from_plain
@@ -101,10 +103,72 @@ def is_sum(plan: Any) -> bool:
 
 
 def session_fields(settings: Settings, session: str) -> dict[str, Any]:
-    """What a session was created with, see `create_session`."""
-    text = (settings.session_folder(session) / SESSION).read_text(encoding="utf-8")
-    fields: dict[str, Any] = json.loads(text)
+    """What a session was created with, see `create_session`.
+
+    Raises:
+        ParameterError: there is none of this name.
+    """
+    path = settings.session_folder(session) / SESSION
+    if not path.is_file():
+        raise ParameterError(f"there is no session {session!r}: cohort coordinator status")
+    fields: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return fields
+
+
+def planned(settings: Settings, session: str) -> RunPlan:
+    """What a session was created for; without its name and commitments."""
+    return plan_from_dict(session_fields(settings, session)["plan"])
+
+
+def first_of(settings: Settings, session: str) -> str:
+    """The session that began the series of this one; else itself."""
+    return session_fields(settings, session).get("wanted", {}).get(SERIES) or session
+
+
+def goes_on_by(settings: Settings, session: str) -> str:
+    """What goes on with a session, of a series by its first."""
+    first, run = first_of(settings, session), f"cohort coordinator run {settings.folder}"
+    asked = "the command that asked for it, with"
+    return f"{run if training_of(settings, session) else asked} --session {first}"
+
+
+def training_of(settings: Settings, session: str) -> str | None:
+    """The session of the training that `run` goes on with, by one of it or of its exact sums.
+
+    None: another command asked for it.
+    """
+    plan = planned(settings, session)
+    if plan.sums_moment or not is_sum(plan):
+        return session
+    if not _is_exact_at(plan):
+        return None
+    for path in sorted((settings.folder / SESSIONS).glob(f"*/{OUTCOME}")):
+        with suppress(*UNREADABLE):
+            training, _ = agreed_and_opened(settings, path.parent.name)
+            if training.digest() == getattr(plan, "of_training", ""):
+                return path.parent.name if ends_at_maximum(settings, training) else None
+    return None
+
+
+def sums_begun(settings: Settings, training: RunPlan) -> str | None:
+    """The first of exact sums at a training that were begun here; None: none can go on.
+
+    Of several series the latest; one of which a sum was aborted does not go on.
+    """
+    found, ended = dict[str, float](), set[str]()
+    for path in (settings.folder / SESSIONS).glob(f"*/{SESSION}"):
+        with suppress(*UNREADABLE):  # of another release
+            plan, first = planned(settings, path.parent.name), first_of(settings, path.parent.name)
+            if _is_exact_at(plan) and getattr(plan, "of_training", "") == training.digest():
+                found[first] = session_fields(settings, first)["created"]
+                state = (read_status(path.parent) or {}).get("state")
+                ended |= {first} if state == ABORTED else set()
+    return max(found.keys() - ended, key=lambda each: found[each], default=None)
+
+
+def _is_exact_at(plan: RunPlan) -> bool:
+    """Whether it is an exact sum at a training's model, that judges nothing."""
+    return bool(getattr(plan, "of_training", "")) and plan.privacy is None and not plan.judges
 
 
 def agreed_and_opened(settings: Settings, session: str) -> tuple[RunPlan, NDArray[np.float64]]:
@@ -158,7 +222,7 @@ def shared_schema(settings: Settings, model: ReleasedModel) -> Schema:
 
 def is_first(settings: Settings, session: str) -> bool:
     """Whether a session sums a second moment, for one that comes after it."""
-    return plan_from_dict(session_fields(settings, session)["plan"]).sums_moment
+    return planned(settings, session).sums_moment
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -186,6 +250,17 @@ class DeployedRun(Shown):
 
     def __repr__(self) -> str:
         return f"DeployedRun({self.session}: {run_words(self.plan)})"
+
+
+def run_of(settings: Settings, session: str) -> DeployedRun:
+    """A finished run, by the documents that its session has."""
+    folder = settings.session_folder(session)
+    return DeployedRun(
+        folder=folder,
+        plan=agreed_and_opened(settings, session)[0],
+        model=load_model(folder),
+        status=read_status(folder) or {},
+    )
 
 
 def ends_at_maximum(settings: Settings, plan: RunPlan) -> bool:

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ciphercohort.deploy import flower_commands
+from ciphercohort.deploy.deployed import goes_on_by
 from ciphercohort.results.documents import to_json
-from coordinator.deployment import GIVEN_UP, give_up, is_driven, taken_up
+from coordinator.deployment import FOLLOWS_SECONDS, GIVEN_UP, give_up, is_driven, taken_up
 from coordinator.settings import NODES, SESSIONS, Settings
 from coordinator.status import (
     CONNECT,
@@ -96,15 +97,19 @@ def let_go(settings: Settings, tell: Tell) -> None:
     Raises:
         ParameterError: of one something may be spent, so that its administrator decides.
     """
-    oldest = datetime.now(timezone.utc) - timedelta(seconds=settings.session_seconds)
+    now = datetime.now(timezone.utc)
+    oldest = now - timedelta(seconds=settings.session_seconds)
+    begun = now - timedelta(seconds=FOLLOWS_SECONDS)
     for each in sessions(settings.folder / SESSIONS):
         name, phase = each["session"], each["phase"]
-        if each["state"] != INTERRUPTED or not each["attempts"]:
+        if each["state"] != INTERRUPTED:
             continue
+        if not each["attempts"] and datetime.fromisoformat(each["updated"]) > begun:
+            continue  # whoever made it is about to drive it
         if phase not in ("", "agree") and datetime.fromisoformat(each["updated"]) > oldest:
             raise ParameterError(
                 f"session {name} was interrupted in phase {phase!r}, and its parties keep it: go "
-                f"on with it by --session {name}, or end it: cohort coordinator abort "
+                f"on with it by {goes_on_by(settings, name)}, or end it: cohort coordinator abort "
                 f"{settings.folder} --session {name}"
             )
         give_up(settings, name, "it was interrupted, and another session followed")

@@ -24,15 +24,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
 from flwr.serverapp import Grid, ServerApp
 
-from ciphercohort.deploy.deployed import (
-    DeployedRun,
-    ends_at_maximum,
-    is_first,
-    plan_template,
-    whitened_after,
-)
-from ciphercohort.deploy.inference import infer_deployed
-from ciphercohort.deploy.results import finished_run
+from ciphercohort.deploy.deployed import DeployedRun, plan_template
+from ciphercohort.deploy.training import trained
 from ciphercohort.job.config import DEPLOY, training_fields
 from ciphercohort.job.layout import CERTIFICATE, FACTS, MODEL, PLAN, REPORT, TRANSCRIPT, read_file
 from ciphercohort.job.options import FilePath, option_name
@@ -45,7 +38,7 @@ from coordinator.flower_waits import shorten_waits
 from coordinator.settings import Settings
 from coordinator.status import read_status
 from parties.reader.schema import Schema
-from protocols.errors import CohortError, ParameterError, ProtocolError
+from protocols.errors import ParameterError, ProtocolError
 from protocols.exchange.cards import Card
 from protocols.exchange.documents import parse_json, read, suggest, to_toml
 from protocols.exchange.messages import new_signing_key, public_bytes
@@ -113,7 +106,7 @@ def run_job(
     try:
         if not own["session"]:
             sites.gather(int(own["parties"]), float(own["join-seconds"]))
-        run = _trained(settings, sites, str(own["session"]))
+        run = _run(settings, sites, str(own["session"]))
     finally:
         sites.dismiss()
     _told(run, str(own["out"]), bool(own["log-results"]))
@@ -303,38 +296,17 @@ def _card(record: ConfigRecord) -> Card | None:
 # -- the run --------------------------------------------------------------------------------------
 
 
-def _trained(settings: Settings, sites: _Sites, session: str) -> DeployedRun:
-    name = session or _begin(settings)
-    _serve(settings, sites, name)
-    if is_first(settings, name):
-        log.info("the second moment is summed; training follows on whitened rows")
-        name = whitened_after(settings, name) or _begin(settings, name)
-        _serve(settings, sites, name)
-    run = finished_run(settings, name)
-    if not ends_at_maximum(settings, run.plan):
-        return run
+def _run(settings: Settings, sites: _Sites, session: str) -> DeployedRun:
+    def begin(before: str | None) -> str:
+        plan, wanted = plan_template(settings, before)
+        return create_session(settings, plan, to_plain(wanted), before)
 
-    def see(sum_of: str) -> dict[str, Any]:
-        _serve(settings, sites, sum_of)
-        return read_status(settings.session_folder(sum_of)) or {}
+    def see(name: str) -> dict[str, Any]:
+        log.info("session %s", name)
+        serve_session(settings, name, sites.transport)
+        return read_status(settings.session_folder(name)) or {}
 
-    log.info("exact sums at the trained model follow, which end at the maximum likelihood")
-    try:
-        infer_deployed(settings, run.model, see, epsilon=None)
-    except CohortError as error:
-        log.warning("the model stays as trained: %s", error)
-        return run
-    return finished_run(settings, name)
-
-
-def _begin(settings: Settings, before: str | None = None) -> str:
-    plan, wanted = plan_template(settings, before)
-    return create_session(settings, plan, to_plain(wanted), before)
-
-
-def _serve(settings: Settings, sites: _Sites, session: str) -> None:
-    log.info("session %s", session)
-    serve_session(settings, session, sites.transport)
+    return trained(settings, session or None, begin, see, log.info)
 
 
 # -- what it gave ---------------------------------------------------------------------------------

@@ -17,6 +17,8 @@ from ciphercohort.after.sums import SumSeries, spent_is_told, sums_wanted
 from ciphercohort.deploy.deployed import (
     agreed_and_opened,
     digest_of,
+    first_of,
+    goes_on_by,
     members_of,
     session_fields,
     shared_schema,
@@ -70,7 +72,9 @@ class DeployedSums(SumSeries):
         held_out: HeldOut | None = None,
         of_training: str = "",
     ) -> DeployedSums:
-        """first: the session that began a series to go on with; the rest: see `SumSeries`."""
+        """first: of a series to go on with any session, to read the first; see `SumSeries`."""
+        if first and drive:
+            first = first_of(settings, first)
         sizes = {card.name: card.rows for card in settings.owners().values()}
         return cls(
             schema=schema,
@@ -95,8 +99,9 @@ class DeployedSums(SumSeries):
         session = self.sessions[number]
         if session_fields(self.settings, session)["plan"] != json.loads(json.dumps(plan.to_dict())):
             raise ParameterError(
-                f"session {session!r} is of another series: give the model, epsilon, delta and "
-                "colluders that it began with, or leave --session out"
+                f"session {session!r} is of another series: leave --session out, or go on with it "
+                f"by {goes_on_by(self.settings, session)} and what it began with: model, epsilon, "
+                "delta and colluders"
             )
         status = self.drive(session) if self.drive else {"state": "finished"}
         if status["state"] != "finished":
@@ -120,7 +125,10 @@ class DeployedSums(SumSeries):
 def _series(settings: Settings, first: str) -> list[str]:
     """Sessions of a series, in order."""
     if SERIES not in session_fields(settings, first).get("wanted", {}):
-        raise ParameterError(f"session {first!r} began no series of sums")
+        raise ParameterError(
+            f"session {first!r} began no series of sums: go on with it by "
+            f"{goes_on_by(settings, first)}"
+        )
     found = {0: first}
     for path in (settings.folder / SESSIONS).glob(f"*/{SESSION}"):
         wanted = session_fields(settings, path.parent.name)["wanted"]
@@ -144,8 +152,8 @@ def infer_deployed(
 
     Of a model that was trained in this folder, over the rows that it was trained on.
 
-    drive: sees a session through; epsilon, delta: of all its sums together; first: the session that
-    began a series to go on with; tell: see `infer_by`.
+    drive: sees a session through; epsilon, delta: of all its sums together; first: a session of the
+    series to go on with; tell: see `infer_by`.
 
     Raises:
         ParameterError: the model is for another schema, or has no inference. PrivacyError: too few

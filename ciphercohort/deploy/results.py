@@ -20,6 +20,7 @@ from ciphercohort.deploy.deployed import (
     has_maximum,
     is_sum,
     outcome_of,
+    run_of,
     trained_release,
     transcript_head,
     write_documents,
@@ -27,10 +28,9 @@ from ciphercohort.deploy.deployed import (
 from ciphercohort.job.config import DEFAULT_DELTA
 from ciphercohort.job.layout import INFERENCE, PLAN, UNREADABLE, read_file
 from ciphercohort.report.release import Release
-from ciphercohort.results.predict import ReleasedModel, load_model
+from ciphercohort.results.predict import ReleasedModel
 from ciphercohort.results.result import Array
 from coordinator.settings import SESSIONS, Settings
-from coordinator.status import read_status
 from parties.agent.settings import OUTCOME, RESULTS, SCHEMA
 from parties.reader.schema import Schema
 from parties.reader.views import by_range
@@ -85,17 +85,19 @@ def finished_run(settings: Settings, session: str) -> DeployedRun:
 
     Raises:
         ProtocolError: the transcript is broken.
-        DifferingSumsError: see `with_maximum`; what is there stays.
+        DifferingSumsError: see `with_maximum`; what is there stays, where nothing is the model as
+            trained.
     """
     folder, release = settings.session_folder(session), _trained(settings, session)
     kept = sessions_of(folder.parent) if has_maximum(release.plan) else ()
-    write_documents(folder, with_maximum(release, kept))
-    return DeployedRun(
-        folder=folder,
-        plan=release.plan,
-        model=load_model(folder),
-        status=read_status(folder) or {},
-    )
+    try:
+        release = with_maximum(release, kept)
+    except DifferingSumsError:
+        if not (folder / PLAN).exists():
+            write_documents(folder, release)
+        raise
+    write_documents(folder, release)
+    return run_of(settings, session)
 
 
 def _trained(settings: Settings, session: str) -> Release:

@@ -48,8 +48,8 @@ def status_tables(runs: Sequence[dict[str, Any]]) -> Iterator[Table | Text]:
     for run in runs:
         if run["state"] == INTERRUPTED:
             yield Text(
-                f"{run['session'][:8]} interrupted: cohort coordinator run FOLDER --session "
-                f"{run['session']} goes on with it, cohort coordinator abort ends it"
+                f"{run['session'][:8]} interrupted: the command that asked for it goes on with it "
+                f"by --session {run['session']}; cohort coordinator abort ends it"
             )
         if run["reason"]:
             yield Text(f"{run['session'][:8]} {run['state']}: {run['reason']}")
