@@ -2,8 +2,8 @@
 
 `python -m parties.agent.hosted` reads one line of JSON, `Hosted`, and then the rows (Parquet) where
 no file has them; it answers with one line, the party's card or an error, and serves from then on.
-It ends when its ClientApp says so (`CARD` is gone from its folder), or after half an hour without
-a message.
+It ends when its ClientApp says so (`CARD` is gone from its folder), or after two hours without a
+message.
 
 Security: it is a process of its own, started in isolated mode, so that nothing that an app ships is
 loaded where the key share is. It has no passphrase: the key share is in memory alone, and the

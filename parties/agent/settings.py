@@ -50,11 +50,12 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 class Limits(Checked, frozen=True):
     """How long a session may last.
 
-    idle_seconds: between two messages; session_seconds: in all. After either the key share is
-    erased and every later message is refused.
+    idle_seconds: between two messages, longer than a step and a consent may take: whoever has
+    answered waits for the slowest; session_seconds: in all. After either the key share is erased
+    and every later message is refused.
     """
 
-    idle_seconds: float = 1800.0
+    idle_seconds: float = 7200.0
     session_seconds: float = 24 * 3600.0
 
     def __post_init__(self) -> None:
@@ -128,6 +129,13 @@ class Settings(Checked, frozen=True):
             _ = self._query
         if self.encoded_rows_mb < 0:
             raise ParameterError(f"encoded_rows_mb={self.encoded_rows_mb} is below 0")
+        idle, wait = self.limits.idle_seconds, self.consent.wait_seconds
+        if idle <= wait:
+            raise ParameterError(
+                f"idle_seconds={idle:g} under [limits] is not above wait_seconds={wait:g} under "
+                "[consent]: no run would outlast a consent that comes late; raise the one to "
+                f"{2 * wait:g}, or lower the other"
+            )
         for name, key in self.peers.items():
             check_key(f"peers.{check_name(name)}", key)
             twins = [other for other in self.peers if self.peers[other] == key]

@@ -173,7 +173,7 @@ def _found(folder: Path, idle_seconds: float) -> Settings:
             data=folder / f"{name}.csv",
             socket=folder / f"{name}.sock",
             insecure_noise_seed=SEED,
-            consent={"mode": "policy"},
+            consent={"mode": "policy", "wait_seconds": idle_seconds / 2},
             policy={"allow_insecure": True, "exact_sums": True},
             keep_ledger=False,
         )

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta, timezone
+from inspect import signature
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,9 +25,12 @@ import pytest
 from rich.table import Table
 from typer.testing import CliRunner
 
+from ciphercohort.cli import coordinator as commands
 from ciphercohort.cli.app import app
 from ciphercohort.cli.console import Screen, stdout
 from ciphercohort.deploy import drive, flower_commands
+from ciphercohort.deploy.coordinator import Coordinator
+from ciphercohort.deploy.flower_job import OWN
 from ciphercohort.deploy.party import Party
 from ciphercohort.deploy.supervise import child
 from ciphercohort.report.status_page import page, status_tables
@@ -37,9 +41,12 @@ from coordinator.settings import SESSIONS, Settings
 from coordinator.setup import INVITATION, init_coordinator
 from coordinator.status import WATCHED, Status, awaited, clock, read_status, sessions
 from parties import flower_node, launch
+from parties.agent.settings import ConsentMode, Driving, Limits
+from parties.agent.settings import Settings as PartySettings
 from parties.agent.vault import Vault
 from protocols.errors import ParameterError
 from protocols.exchange import validity
+from protocols.exchange.documents import read
 from protocols.exchange.private_files import locked
 from protocols.names import spoken
 from tests.coordinator.test_deployment import ADDRESSES, NAMES, Centre
@@ -416,3 +423,17 @@ def test_a_relay_ends_with_the_command_that_was_killed() -> None:
                 return
             time.sleep(0.05)
     raise AssertionError("it goes on")
+
+
+def test_whoever_has_answered_waits_for_the_slowest() -> None:
+    """By what is shipped, of owners, centres and Flower jobs; an owner's own limits, too."""
+    waits = [ConsentMode().wait_seconds, Driving(coordinator_key="").wait_seconds]
+    waits += [Settings(folder=Path()).step_seconds, OWN["step-seconds"]]
+    for command in (Coordinator.init, commands.init):
+        waits.append(signature(command).parameters["step_seconds"].default)
+    assert max(waits) < Limits().idle_seconds
+    fields = {"folder": Path(), "name": "a", "data": "a.csv", "coordinator_key": "00" * 32}
+    fields |= {"superlink": "a:1", "socket": "a.sock", "consent": {"wait_seconds": 60.0}}
+    assert read({**fields, "limits": {"idle_seconds": 61.0}}, PartySettings, "party.toml")
+    with pytest.raises(ParameterError, match="idle_seconds=60 under .limits. is not above"):
+        read({**fields, "limits": {"idle_seconds": 60.0}}, PartySettings, "party.toml")
