@@ -41,7 +41,7 @@ from coordinator.log import (
 from coordinator.relay import relaying
 from coordinator.replay import evidence as read_evidence
 from coordinator.settings import SESSIONS, Settings
-from coordinator.status import LOCK, OVER, Status, is_held, read_status
+from coordinator.status import LOCK, OVER, Status, is_held, is_over, read_status
 from coordinator.workers import workers_of
 from protocols.errors import CohortError, ParameterError, ProtocolError
 from protocols.exchange.cards import Card
@@ -114,13 +114,13 @@ def serve_session(settings: Settings, session: str, transport: MakeTransport) ->
         fields = json.loads((folder / SESSION).read_text(encoding="utf-8"))
         plan, before = plan_from_dict(fields["plan"]), fields.get("before")
         run = _Run(settings, folder, session, plan, before)
-        told = transport(run.nodes, _ABORT_SECONDS)
-        if run.status.fields["state"] in OVER:
-            tell_end(settings, session, told)
+        farewell = transport(run.nodes, _ABORT_SECONDS)
+        if is_over(folder):
+            tell_end(settings, session, farewell)
             return
         for earlier in untold(settings, run.nodes):
             try:
-                tell_end(settings, earlier, told, run.nodes)
+                tell_end(settings, earlier, farewell, run.nodes)
             except (CohortError, OSError, LookupError, TypeError, ValueError) as error:
                 log.warning("nobody is told of the end of session %s: %s", earlier, error)
         deadline = fields["created"] + settings.session_seconds
@@ -132,8 +132,8 @@ def serve_session(settings: Settings, session: str, transport: MakeTransport) ->
             run.abort(error)
             raise
         finally:
-            if (read_status(folder) or {}).get("state") in OVER:
-                tell_end(settings, session, told)
+            if is_over(folder):
+                tell_end(settings, session, farewell)
 
 
 def untold(settings: Settings, parties: Iterable[str]) -> list[str]:
@@ -188,8 +188,8 @@ def give_up(settings: Settings, session: str, reason: str, seconds: float = 0.0)
     """
     folder = settings.session_folder(session)
     with _only_one(folder, seconds):
-        status = Status(folder, {})
-        if status.fields["state"] not in OVER:
+        if not is_over(folder):
+            status = Status(folder, {})
             begun = status.fields["parties"] if status.fields["attempts"] else ()
             status.save(state="aborted", reason=reason, untold=[*begun])
 
@@ -224,7 +224,7 @@ def taken_up(settings: Settings, session: str) -> bool:
 def is_driven(settings: Settings, session: str) -> bool:
     """Whether a process has the session's lock, or has had it to the end."""
     folder = settings.session_folder(session)
-    return (read_status(folder) or {}).get("state") in OVER or is_held(folder / LOCK)
+    return is_over(folder) or is_held(folder / LOCK)
 
 
 def _wanted(settings: Settings, session: str) -> dict[str, Any]:

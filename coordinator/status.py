@@ -97,6 +97,11 @@ def read_status(folder: Path) -> dict[str, Any] | None:
     return fields if isinstance(fields, dict) else None
 
 
+def is_over(folder: Path) -> bool:
+    """Whether nobody goes on with the session of a folder."""
+    return (read_status(folder) or {}).get("state") in OVER
+
+
 def awaited(folder: Path) -> dict[str, dict[str, Any]]:
     """Who has not answered, in a run that goes on: by party the step, and since when (UTC).
 
@@ -124,8 +129,8 @@ def is_held(path: Path) -> bool:
 
 def state_of(folder: Path, status: Mapping[str, Any]) -> str:
     """Of a session, `INTERRUPTED` included."""
-    held = status["state"] in OVER or any(is_held(folder / name) for name in (LOCK, WATCHED))
-    return str(status["state"]) if held else INTERRUPTED
+    stands = status["state"] in OVER or any(is_held(folder / name) for name in (LOCK, WATCHED))
+    return str(status["state"]) if stands else INTERRUPTED
 
 
 def _utc(seconds: float | None = None) -> str:

@@ -330,7 +330,8 @@ class Coordinator(Background):
             there = opened_table(self.settings, known)
             if there is not None:
                 tell("its exact sums were opened before: this is their table, nobody is asked")
-                return self.settings.session_folder(known.session) / INFERENCE, there
+                first, table = there
+                return self.settings.session_folder(first) / INFERENCE, table
         path, found = infer_deployed(
             self.settings,
             known,

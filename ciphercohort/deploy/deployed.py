@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ciphercohort.job.config import WITH_INFERENCE, SimulationConfig
 from ciphercohort.job.figures import check_kind, figures_of, new_draw, settled
 from ciphercohort.job.inputs import GIVEN, with_inputs
-from ciphercohort.job.layout import REPORT, UNREADABLE
+from ciphercohort.job.layout import REPORT, UNREADABLE, read_file
 from ciphercohort.report.release import Release
 from ciphercohort.report.release_report import render_release
 from ciphercohort.results.cover_words import with_cover
@@ -171,10 +171,63 @@ def _is_exact_at(plan: RunPlan) -> bool:
     return bool(getattr(plan, "of_training", "")) and plan.privacy is None and not plan.judges
 
 
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """What a folder's outcome.json holds, at an owner or at the centre.
+
+    opened: weights or sums; transcript: its head, at an owner; costs, missing: at the centre;
+    costs: None where an earlier version kept none.
+    """
+
+    folder: Path
+    plan: Any
+    opened: NDArray[np.float64]
+    transcript: str = ""
+    costs: Costs | None = None
+    missing: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, folder: Path) -> Session:
+        """Read it."""
+        held = read_file(folder / OUTCOME)
+        plan: Any = plan_from_dict(held["plan"])
+        opened, costs = _numbers(held["weights"], folder), held.get("costs")
+        if is_sum(plan) and opened.shape != plan.shape:
+            raise ParameterError(
+                f"{folder.name}/{OUTCOME}, field weights: of shape {opened.shape}, not {plan.shape}"
+            )
+        return cls(
+            folder=folder,
+            plan=plan,
+            opened=opened,
+            transcript=str(held.get("transcript", "")),
+            costs=None if costs is None else Costs(**costs),
+            missing=tuple(held.get("missing", ())),
+        )
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """What every party of it was told, and the centre opened."""
+        return {"plan": self.plan.digest(), "opened": self.opened.tolist()}
+
+    @property
+    def is_sum(self) -> bool:
+        """See `is_sum`."""
+        return is_sum(self.plan)
+
+
+def _numbers(found: Any, folder: Path) -> NDArray[np.float64]:
+    """As JSON has them: a text that looks like one is none."""
+    array = np.array(found)
+    if array.dtype.kind not in "if":
+        raise ParameterError(f"{folder.name}/{OUTCOME}, field weights: not numbers")
+    return array.astype(np.float64)
+
+
 def agreed_and_opened(settings: Settings, session: str) -> tuple[RunPlan, NDArray[np.float64]]:
     """The plan of a finished session, as all parties signed it, and what it opened."""
-    outcome = outcome_of(settings.session_folder(session))
-    return plan_from_dict(outcome["plan"]), np.array(outcome["weights"])
+    held = Session.of(settings.session_folder(session))
+    return held.plan, held.opened
 
 
 def training_plans(settings: Settings, session: str) -> list[RunPlan]:
@@ -288,16 +341,9 @@ def write_documents(folder: Path, release: Release) -> None:
     write_text(folder / REPORT, render_release(release))
 
 
-def trained_release(
-    plan: RunPlan,
-    released: NDArray[np.float64],
-    schema: Schema,
-    head: str,
-    *,
-    costs: Costs | None = None,
-    missing: Sequence[str] = (),
-) -> Release:
-    """Of a finished training across machines; head: of its transcript; the rest: see `Release`."""
+def trained_release(session: Session, schema: Schema, head: str) -> Release:
+    """Of a finished training across machines; head: of its transcript."""
+    plan, released = session.plan, session.opened
     private = plan.privacy is not None
     found = Mechanism.from_plan(plan, schema.norm_bound).certificate if private else None
     weights, scaling = published(plan, released, schema.bias)
@@ -313,8 +359,8 @@ def trained_release(
         promise=_promise(plan),
         noise="system" if private else "none",
         certificate=with_inputs(with_cover(found, plan), GIVEN, private=private),
-        costs=costs,
-        missing=tuple(missing),
+        costs=session.costs,
+        missing=session.missing,
         exact_sums=plan.opens_exact_sums,
         notes=(told,) if told else (),
     )
@@ -326,18 +372,6 @@ def _promise(plan: RunPlan) -> Promise | None:
         return None
     epsilon, delta = plan.privacy.epsilon, plan.privacy.delta
     return Promise(epsilon=epsilon, delta=delta, training=(epsilon, delta))
-
-
-def outcome_of(folder: Path) -> dict[str, Any]:
-    """What a finished session agreed on and opened."""
-    fields: dict[str, Any] = json.loads((folder / OUTCOME).read_text(encoding="utf-8"))
-    return {"missing": [], **fields}
-
-
-def costs_of(folder: Path) -> Costs | None:
-    """Of the process that finished the run; None where an earlier version did."""
-    kept = outcome_of(folder).get("costs")
-    return None if kept is None else Costs(**kept)
 
 
 def transcript_head(folder: Path) -> str:

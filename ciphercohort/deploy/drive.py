@@ -23,6 +23,7 @@ from coordinator.status import (
     Status,
     awaited,
     clock,
+    is_over,
     read_status,
     sessions,
 )
@@ -65,7 +66,7 @@ def _drive(settings: Settings, session: str, folder: Path, tell: Tell) -> dict[s
     if is_driven(settings, session) or taken_up(settings, session):
         _watch(settings, folder, None, deadline, tell)
     for attempt in range(ATTEMPTS):
-        if _is_over(folder):
+        if is_over(folder):
             break
         _wait_for_nodes(settings, session, deadline, tell)
         if attempt:
@@ -178,7 +179,7 @@ def _watch(settings: Settings, folder: Path, run: int | None, deadline: float, t
     Whoever lets the others wait is told of, within `RUN_POLL_SECONDS` and `LATE_SECONDS`.
     """
     seen, asked, remind = "", time.monotonic(), _Reminder(tell)
-    while not _is_over(folder):
+    while not is_over(folder):
         status = read_status(folder) or {}
         phase = status.get("phase") or "starting"
         words = f"{phase} {status.get('iteration')}/{status.get('rounds')}"
@@ -241,11 +242,6 @@ class _Reminder:
             self._tell(f"{'; '.join(words)}; waits until {clock(until.isoformat())} at most")
             self._said = now
         self._words = words
-
-
-def _is_over(folder: Path) -> bool:
-    status = read_status(folder)
-    return status is not None and status["state"] in OVER
 
 
 def _wait_for_nodes(settings: Settings, session: str, deadline: float, tell: Tell) -> None:

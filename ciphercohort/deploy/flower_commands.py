@@ -193,6 +193,7 @@ def log_of(folder: Path, run: int) -> str:
         cwd=folder,
         capture_output=True,
         text=True,
+        errors="replace",
         timeout=COMMAND_SECONDS,
     )
     return done.stdout
@@ -219,6 +220,7 @@ def flwr(folder: Path, arguments: Sequence[str]) -> Mapping[str, Any]:
         cwd=folder,
         capture_output=True,
         text=True,
+        errors="replace",
         timeout=COMMAND_SECONDS,
     )
     try:

@@ -27,7 +27,17 @@ from flwr.serverapp import Grid, ServerApp
 from ciphercohort.deploy.deployed import DeployedRun, plan_template
 from ciphercohort.deploy.training import trained
 from ciphercohort.job.config import DEPLOY, training_fields
-from ciphercohort.job.layout import CERTIFICATE, FACTS, MODEL, PLAN, REPORT, TRANSCRIPT, read_file
+from ciphercohort.job.layout import (
+    CERTIFICATE,
+    FACTS,
+    INFERENCE,
+    MODEL,
+    PLAN,
+    REPORT,
+    TABLE,
+    TRANSCRIPT,
+    read_file,
+)
 from ciphercohort.job.options import FilePath, option_name
 from ciphercohort.results.documents import to_json
 from coordinator import settings as files
@@ -62,7 +72,7 @@ OWN: Mapping[str, Any] = {
 join-seconds: longest wait for them; home: folder of this machine with the coordinator's identity
 and sessions, empty: a new one; session: go on with this one of it; out: folder for the documents;
 log-results: write the documents into the run's log, for `results_in`."""
-DOCUMENTS = (MODEL, CERTIFICATE, PLAN, FACTS, REPORT, TRANSCRIPT)
+DOCUMENTS = (MODEL, CERTIFICATE, PLAN, FACTS, REPORT, TRANSCRIPT, INFERENCE, TABLE)
 MARK = "ciphercohort-result"
 _PIECE = 8000  # characters of a line of the log
 _LONGEST_DOCUMENT, _LONGEST_PLACE = 1 << 25, 24
@@ -319,7 +329,9 @@ def _told(run: DeployedRun, out: str, in_log: bool) -> None:
     promise = run.plan.privacy
     said = f"epsilon={promise.epsilon:g}, delta={promise.delta:g}" if promise else "no privacy"
     mark = "INSECURE: a toy ring; " if model.insecure else ""
-    log.info("model (%s%s), log-odds in the data's own units:\n%s", mark, said, "\n".join(lines))
+    log.info(
+        "model (%s%s), coefficients in the data's own units:\n%s", mark, said, "\n".join(lines)
+    )
     found = {name: run.folder / name for name in DOCUMENTS if (run.folder / name).exists()}
     if out:
         private_folder(Path(out))

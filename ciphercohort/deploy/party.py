@@ -436,6 +436,7 @@ def _agent(
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
+        errors="replace",
     )
     stopping = threading.Event()
     with held as process:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,18 +15,15 @@ from ciphercohort.after.inference import Inference, infer_by
 from ciphercohort.after.sums import SumSeries, sums_wanted
 from ciphercohort.deploy.deployed import (
     DeployedRun,
-    agreed_and_opened,
-    costs_of,
+    Session,
     has_maximum,
-    is_sum,
-    outcome_of,
     run_of,
     trained_release,
     transcript_head,
     write_documents,
 )
 from ciphercohort.job.config import DEFAULT_DELTA
-from ciphercohort.job.layout import INFERENCE, PLAN, UNREADABLE, read_file
+from ciphercohort.job.layout import INFERENCE, PLAN, UNREADABLE
 from ciphercohort.report.release import Release
 from ciphercohort.results.predict import ReleasedModel
 from ciphercohort.results.result import Array
@@ -36,7 +33,6 @@ from parties.reader.schema import Schema
 from parties.reader.views import by_range
 from protocols.errors import CohortError, ParameterError
 from protocols.exchange import RANGES_VIEW
-from protocols.plan.kinds import plan_from_dict
 from protocols.plan.run_plan import RunPlan
 from protocols.sums.plan import GradientPlan
 
@@ -66,7 +62,7 @@ def party_results(folder: Path) -> Iterator[Path]:
 
 
 def _write_results(session: Session, schema: Schema, kept: Sequence[Session]) -> None:
-    release = trained_release(session.plan, session.opened, schema, session.transcript)
+    release = trained_release(session, schema, session.transcript)
     if not (session.folder / INFERENCE).exists():
         try:
             release = with_maximum(release, kept)
@@ -101,22 +97,14 @@ def finished_run(settings: Settings, session: str) -> DeployedRun:
 
 
 def _trained(settings: Settings, session: str) -> Release:
-    folder = settings.session_folder(session)
-    plan, opened = agreed_and_opened(settings, session)
-    return trained_release(
-        plan,
-        opened,
-        Schema.load(settings.folder / SCHEMA),
-        transcript_head(folder),
-        costs=costs_of(folder),
-        missing=outcome_of(folder)["missing"],
-    )
+    folder, schema = settings.session_folder(session), Schema.load(settings.folder / SCHEMA)
+    return trained_release(Session.of(folder), schema, transcript_head(folder))
 
 
-def opened_table(settings: Settings, model: ReleasedModel) -> Inference | None:
+def opened_table(settings: Settings, model: ReleasedModel) -> tuple[str, Inference] | None:
     """Of a model that was trained here, as trained or at the maximum, whose exact sums are opened.
 
-    None: they are not, or it is another model.
+    The session that began them, and their table; None: they are not, or it is another model.
 
     Raises:
         DifferingSumsError: see `with_maximum`.
@@ -124,61 +112,13 @@ def opened_table(settings: Settings, model: ReleasedModel) -> Inference | None:
     if not (settings.session_folder(model.session) / INFERENCE).exists():
         return None
     trained = _trained(settings, model.session)
-    table = table_of(trained, kept_sums(trained, sessions_of(settings.folder / SESSIONS)))
-    own = [] if table is None else [trained.weights, table.weights]
-    return table if any(np.array_equal(model.weights, each) for each in own) else None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Session:
-    """What a folder's outcome.json holds, at an owner or at the centre.
-
-    opened: weights or sums; transcript: its head, at an owner; costs, missing: at the centre.
-    """
-
-    folder: Path
-    plan: Any
-    opened: Array
-    transcript: str = ""
-    costs: Mapping[str, Any] | None = None
-    missing: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, folder: Path) -> Session:
-        """Read it."""
-        held = read_file(folder / OUTCOME)
-        plan: Any = plan_from_dict(held["plan"])
-        opened = _numbers(held["weights"], folder)
-        if is_sum(plan) and opened.shape != plan.shape:
-            raise ParameterError(
-                f"{folder.name}/{OUTCOME}, field weights: of shape {opened.shape}, not {plan.shape}"
-            )
-        return cls(
-            folder=folder,
-            plan=plan,
-            opened=opened,
-            transcript=str(held.get("transcript", "")),
-            costs=held.get("costs"),
-            missing=tuple(held.get("missing", ())),
-        )
-
-    @property
-    def said(self) -> dict[str, Any]:
-        """What every party of it was told, and the centre opened."""
-        return {"plan": self.plan.digest(), "opened": self.opened.tolist()}
-
-    @property
-    def is_sum(self) -> bool:
-        """See `is_sum`."""
-        return is_sum(self.plan)
-
-
-def _numbers(found: Any, folder: Path) -> Array:
-    """As JSON has them: a text that looks like one is none."""
-    array = np.array(found)
-    if array.dtype.kind not in "if":
-        raise ParameterError(f"{folder.name}/{OUTCOME}, field weights: not numbers")
-    return array.astype(np.float64)
+    sums = kept_sums(trained, sessions_of(settings.folder / SESSIONS))
+    table = table_of(trained, sums)
+    if table is None or not any(
+        np.array_equal(model.weights, each) for each in (trained.weights, table.weights)
+    ):
+        return None
+    return sums.done[0].plan.session, table
 
 
 def sessions_of(folder: Path) -> list[Session]:

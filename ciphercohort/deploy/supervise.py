@@ -33,8 +33,8 @@ _CHILDREN_LOOKS = 10
 class Program:
     """What to run; log_path: where its output goes.
 
-    expected: what it says to a person, once, that it ended with such a code; ready: what its output
-    has once it works, and what that says.
+    expected: what it says to a person, once, that it ended with such a code; ready: a text that its
+    output holds once it works, and what a person is told then.
     """
 
     name: str
@@ -65,7 +65,7 @@ def _keep(program: Program, stopping: threading.Event) -> None:
         found, words = program.ready
         with _started(program) as process:
             while process.poll() is None and not stopping.wait(0.2):
-                if found and found in program.log_path.read_bytes()[before:].decode():
+                if found and _has(program.log_path, before, found):
                     found = ""
                     if words != told:
                         log.warning("%s %s", program.name, words)
@@ -80,6 +80,13 @@ def _keep(program: Program, stopping: threading.Event) -> None:
             log.warning("%s %s: see %s", program.name, words, program.log_path)
         told = words
         stopping.wait(pause)
+
+
+def _has(path: Path, start: int, text: str) -> bool:
+    """Whether what follows the first bytes of a file, whatever else is in it, holds a text."""
+    with path.open("rb") as file:
+        file.seek(start)
+        return text.encode() in file.read()
 
 
 def _size(path: Path) -> int:

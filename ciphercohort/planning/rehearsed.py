@@ -178,6 +178,7 @@ def _play(short: RunPlan, told: bool) -> Rehearsal:
         stdout=subprocess.PIPE,
         stderr=None if told else subprocess.PIPE,
         text=True,
+        errors="replace",
         check=False,
     )
     if done.returncode:

@@ -16,11 +16,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from ciphercohort.after.sums import sums_wanted
 from ciphercohort.deploy.check import missing_by
-from ciphercohort.deploy.deployed import trained_release, training_plans, transcript_head
+from ciphercohort.deploy.deployed import Session, trained_release, training_plans, transcript_head
 from ciphercohort.deploy.evaluation import evaluated
 from ciphercohort.deploy.inference import DeployedSums, table_document
-from ciphercohort.deploy.results import Session, at_maximum, kept_sums, sessions_of
+from ciphercohort.deploy.results import at_maximum, kept_sums, sessions_of
+from ciphercohort.job.config import DEFAULT_DELTA
 from ciphercohort.job.layout import (
     CERTIFICATE,
     EVALUATION,
@@ -48,9 +50,9 @@ from parties.agent.settings import ROWS
 from parties.reader.schema import Schema
 from parties.reader.views import missing_schema
 from protocols.errors import CohortError, ParameterError, SchemaError
+from protocols.exchange import RANGES_VIEW
 from protocols.plan.kinds import plan_from_dict
 from protocols.plan.run_plan import RunPlan
-from protocols.privacy.calibrate.figures import Wanted
 from protocols.words import count
 
 Rewritten = tuple[dict[str, str], list[Session]]
@@ -63,6 +65,8 @@ SOFTWARE = re.compile(rf"Python {VERSION}(?:, (?:ciphercohort|openfhe|flwr) {VER
 ANOTHER = "which release wrote it"
 WRITTEN = (PLAN, MODEL, CERTIFICATE, FACTS, INFERENCE, TABLE, EVALUATION, MISSING, REPORT)
 """Documents of a session, each of some sessions."""
+WHICH = {"": "as trained", RANGES_VIEW: "at the maximum"}
+"""Of a training's models, by the view of its documents."""
 SAID_OF_TRAINING = {
     INFERENCE: {"trained_in", "privacy_with_training"},
     EVALUATION: {"trained_in", "rows_of", "held_out"},
@@ -76,13 +80,22 @@ CENTRE = (SESSION, STATUS, OUTCOME, TRANSCRIPT, MESSAGES)
 """What a session at the centre has, whatever it opened."""
 
 
+BROUGHT = (
+    "whether its documents are of what was opened: a Flower run brought them away from its session, "
+    "which says so"
+)
+
+
 def session_checks(folder: Path) -> Iterator[Check]:
     """Whatever a session's folder holds is compared, or named as not checked.
 
     Raises:
         CohortError: a document cannot be written again; says why.
     """
-    at_centre = any((folder / name).exists() for name in CENTRE if name != OUTCOME)
+    at_centre = any((folder / name).exists() for name in (SESSION, STATUS, MESSAGES))
+    if not at_centre and not (folder / OUTCOME).exists() and (folder / TRANSCRIPT).exists():
+        yield Check("not checked", True, BROUGHT)
+        return
     if (folder / OUTCOME).exists():
         # An owner's names the head of a transcript, and has none.
         at_centre |= "transcript" not in read_file(folder / OUTCOME)
@@ -126,11 +139,10 @@ def _judged(session: Session, found: Mapping[str, Any]) -> str:
     """Which of a training's models an evaluation is of: as trained, or at the maximum."""
     trained = found["trained_in"]
     now = read_file(session.folder.parent / trained / MODEL).get("view", "")
-    which = "at the maximum" if found["view"] else "as trained"
+    which = WHICH[found["view"]]
     if now == found["view"]:
         return f"that of {trained}, {which}"
-    other = "at the maximum" if now else "as trained"
-    return f"that of {trained} {which}; its {MODEL} is now {other}, and is not what was judged"
+    return f"that of {trained} {which}; its {MODEL} is now {WHICH[now]}, and is not what was judged"
 
 
 def _beside_problems(beside: Session) -> Iterator[str]:
@@ -237,9 +249,7 @@ def _of_training(session: Session) -> Rewritten:
         raise SchemaError(f"{MODEL}, field schema: not that of the plan")
     at_centre = (folder / TRANSCRIPT).exists()
     head = transcript_head(folder) if at_centre else session.transcript
-    costs = None if session.costs is None else Costs(**session.costs)
-    rest: dict[str, Any] = {"costs": costs, "missing": session.missing}
-    release = trained_release(session.plan, session.opened, schema, head, **rest)
+    release = trained_release(session, schema, head)
     beside = list[Session]()
     if "view" in model or (folder / INFERENCE).exists():
         sums = kept_sums(release, sessions_of(folder.parent))
@@ -291,13 +301,10 @@ def of_another_release(report: Path, expected: str) -> bool:
 def _series(settings: Settings, session: Session, schema: Schema) -> DeployedSums:
     """Sums that began with this session, as they were opened."""
     plan, privacy = session.plan, session.plan.privacy
-    wanted = Wanted(
-        protocol=plan.protocol,
-        update="gd",
-        epsilon=privacy and privacy.epsilon,
-        delta=privacy.delta if privacy else 1e-5,
-        colluders=privacy.colluders if privacy else 0,
-    )
+    asked = (None, DEFAULT_DELTA, 0)
+    if privacy is not None:
+        asked = privacy.epsilon, privacy.delta, privacy.colluders
+    wanted = sums_wanted(*asked)
     return DeployedSums.of(settings, None, schema, wanted, plan.session, plan.held_out)
 
 
@@ -367,13 +374,13 @@ def _models(
     beside = [Session.of(settings.session_folder(each)) for each in before]
     model = ReleasedModel.from_dict(json.loads(documents[MODEL]))
     yield model, [*beside, *sums]
-    own = trained_release(trained.plan, trained.opened, model.schema, "").documents()[MODEL]
+    own = trained_release(trained, model.schema, "").documents()[MODEL]
     yield ReleasedModel.from_dict(json.loads(own)), beside
 
 
 def status_fields(session: Session) -> dict[str, Any]:
     """What status.json of a finished session has of what was agreed and what it cost."""
-    plan, costs = session.plan, Costs(**(session.costs or {}))
+    plan, costs = session.plan, session.costs or Costs()
     traffic = costs.traffic.values()
     return {
         "session": plan.session,

@@ -14,8 +14,8 @@ import pytest
 from scipy.special import softmax
 from sklearn.metrics import log_loss, roc_auc_score
 
+from ciphercohort.deploy.deployed import Session
 from ciphercohort.deploy.evaluation import evaluated, evaluation_plan, finished_evaluation
-from ciphercohort.deploy.results import Session
 from ciphercohort.job.layout import EVALUATION
 from ciphercohort.results.predict import ReleasedModel
 from ciphercohort.verify.session import _check_training, centre_problems

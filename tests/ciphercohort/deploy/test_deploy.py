@@ -33,7 +33,8 @@ from ciphercohort import Coordinator, Party, evaluate, simulate
 from ciphercohort.deploy import coordinator as deploy_coordinator
 from ciphercohort.deploy import party as deploy_party
 from ciphercohort.deploy import supervise
-from ciphercohort.deploy.results import Session, at_maximum
+from ciphercohort.deploy.deployed import Session
+from ciphercohort.deploy.results import at_maximum
 from ciphercohort.deploy.supervise import Background, child
 from ciphercohort.job.layout import UNREADABLE
 from ciphercohort.results.documents import to_json

@@ -99,6 +99,26 @@ def test_processes_are_begun_in_one_place() -> None:
     assert found == own
 
 
+def test_output_of_programs_is_no_text_for_sure() -> None:
+    """One byte that is no UTF-8 ends nothing: bytes are looked at, or decoding is told what to do.
+
+    The commands of an owner and of a centre watch theirs for as long as they run.
+    """
+    read = 0
+    for folder in ("ciphercohort", "parties", "coordinator", "protocols"):
+        for path in (ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Call):
+                    given = {each.arg for each in node.keywords}
+                    is_text = bool(given & {"text", "universal_newlines"})
+                    assert not is_text or "errors" in given, (path, node.lineno)
+                    read += is_text
+                    called = getattr(node.func, "attr", "")
+                    is_log = called == "decode" and "read_bytes" in ast.unparse(node.func)
+                    assert not is_log or node.args or node.keywords, (path, node.lineno)
+    assert read > 3
+
+
 def is_alive(pid: int) -> bool:
     """And no zombie."""
     try:
@@ -133,7 +153,7 @@ def test_a_program_that_works_at_last_says_so(
     monkeypatch.setattr(supervise, "LONGEST_PAUSE_SECONDS", 0.01)
     let_in, log = tmp_path / "let-in", tmp_path / "x.log"
     log.write_text("online\n")
-    code = f"while test -e {let_in}; do echo online; sleep 9; done; exit 75"
+    code = f"while test -e {let_in}; do printf '\\377\\n'; echo online; sleep 9; done; exit 75"
     program = Program(
         name="x",
         command=["/bin/sh", "-c", code],

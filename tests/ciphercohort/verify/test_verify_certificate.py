@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ciphercohort.deploy.deployed import trained_release
+from ciphercohort.deploy.deployed import Session, trained_release
 from ciphercohort.job.layout import CERTIFICATE, MODEL
 from ciphercohort.results.documents import to_json
 from ciphercohort.results.promise import WHOLE
@@ -81,8 +81,9 @@ def private() -> tuple[Fields, RowsPlan]:
 
 def test_a_deployed_model_says_what_the_whole_run_cost(private: tuple[Fields, RowsPlan]) -> None:
     """As a simulation's does, in the same words; what follows is told where it is."""
-    weights = np.zeros(SCHEMA.num_features)
-    documents = trained_release(private[1], weights, SCHEMA, "00").documents()
+    opened = np.zeros(SCHEMA.num_features)
+    session = Session(folder=Path(), plan=private[1], opened=opened)
+    documents = trained_release(session, SCHEMA, "00").documents()
     due = {"epsilon": 2.0, "delta": 1e-5, "training": [2.0, 1e-5]}
     for name in (MODEL, CERTIFICATE):
         assert json.loads(documents[name])[WHOLE] == due | {"after": None, "without_result": []}
