@@ -46,6 +46,11 @@ def check_name(name: object) -> str:
     return name
 
 
+def is_session(name: str) -> bool:
+    """Whether a session may be called so: letters and digits of ASCII, at most `MAX_NAME`."""
+    return name.isascii() and name.isalnum() and len(name) <= MAX_NAME
+
+
 def check_colluders_of_sums(colluders: int, parties: int) -> None:
     """Colluders of secure sums: a sum less the parts of P - 1 of them is one owner's own sum.
 

@@ -318,7 +318,7 @@ class Coordinator(Background):
         Returns:
             inference.json in the folder of the first session, and what it holds. Exact sums at a
             model that was trained here without privacy make its documents those of the maximum;
-            once they were opened, its own inference.json is the answer.
+            opened before: the same file again.
 
         Raises:
             CohortError: as of `run`; or the model has another schema, or no inference.
@@ -331,7 +331,9 @@ class Coordinator(Background):
             if there is not None:
                 tell("its exact sums were opened before: this is their table, nobody is asked")
                 first, table = there
-                return self.settings.session_folder(first) / INFERENCE, table
+                path = self.settings.session_folder(first) / INFERENCE
+                own = self.settings.session_folder(known.session) / INFERENCE
+                return path if path.is_file() else own, table
         path, found = infer_deployed(
             self.settings,
             known,

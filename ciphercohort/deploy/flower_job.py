@@ -328,10 +328,8 @@ def _told(run: DeployedRun, out: str, in_log: bool) -> None:
     lines = [f"{name:>24} {value: .6g}" for name, value in _coefficients(run)]
     promise = run.plan.privacy
     said = f"epsilon={promise.epsilon:g}, delta={promise.delta:g}" if promise else "no privacy"
-    mark = "INSECURE: a toy ring; " if model.insecure else ""
-    log.info(
-        "model (%s%s), coefficients in the data's own units:\n%s", mark, said, "\n".join(lines)
-    )
+    said = f"INSECURE: a toy ring; {said}" if model.insecure else said
+    log.info("model (%s), coefficients in the data's own units:\n%s", said, "\n".join(lines))
     found = {name: run.folder / name for name in DOCUMENTS if (run.folder / name).exists()}
     if out:
         private_folder(Path(out))

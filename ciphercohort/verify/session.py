@@ -81,8 +81,8 @@ CENTRE = (SESSION, STATUS, OUTCOME, TRANSCRIPT, MESSAGES)
 
 
 BROUGHT = (
-    "whether its documents are of what was opened: a Flower run brought them away from its session, "
-    "which says so"
+    "whether the documents are of what was opened: they were brought away from their session, as "
+    "by a Flower run; verify it where it was made"
 )
 
 

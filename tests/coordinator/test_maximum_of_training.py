@@ -13,12 +13,16 @@ import pytest
 
 import ciphercohort.deploy.coordinator as deployed
 from ciphercohort.deploy.coordinator import Coordinator
+from ciphercohort.deploy.flower_job import DOCUMENTS as DOCUMENTS_OF_A_JOB
 from ciphercohort.deploy.results import opened_table
 from ciphercohort.results.documents import to_json
 from ciphercohort.results.predict import load_model
 from ciphercohort.verify.folder import verify_run
+from ciphercohort.verify.session import CENTRE
 from coordinator.deployment import OUTCOME
+from coordinator.log import TRANSCRIPT
 from coordinator.settings import Settings
+from coordinator.status import LOCK
 from parties.agent.vault import Vault
 from parties.policy import Policy
 from tests.coordinator import test_inference as tables
@@ -106,7 +110,7 @@ def test_a_second_series_leaves_documents_as_they_are(trained: Centre) -> None:
     found, sessions = trained.documents(), trained.sessions()
     assert len(found) == len(DOCUMENTS)
     path, again = trained.centre.infer(trained.folder, tell=trained.told.append)
-    assert path.parent == trained.folder and trained.sessions() == sessions
+    assert path == table and trained.sessions() == sessions
     assert to_json(again.rows()) == to_json(first.rows())
     known = load_model(trained.folder)
     other = replace(known, weights=3 * known.weights)
@@ -127,6 +131,25 @@ def test_a_second_series_leaves_documents_as_they_are(trained: Centre) -> None:
             [(True, True)] if is_told else []
         )
         assert bool(failed(trained.folder)) == is_told
+
+
+@pytest.mark.parametrize("is_moved", [False, True])
+def test_a_flower_run_brings_all_documents_away(
+    trained: Centre, tmp_path: Path, is_moved: bool
+) -> None:
+    """Whatever a finished training writes; they agree with one another, and say what they lack."""
+    if is_moved:
+        trained.infer()
+    out, left = tmp_path / "out", {LOCK, *CENTRE} - {TRANSCRIPT}
+    out.mkdir()
+    for name in DOCUMENTS_OF_A_JOB:
+        if (trained.folder / name).exists():
+            shutil.copy(trained.folder / name, out)
+    names = [{path.name for path in folder.iterdir()} for folder in (trained.folder, out)]
+    assert names[0] - left == names[1] and ("inference.tex" in names[1]) == is_moved
+    assert failed(out) == {} and "brought away" in checks(out)["not checked"]
+    (out / "transcript.jsonl").unlink()  # nobody's folder
+    assert "outcome.json is missing" in failed(out)["session"]
 
 
 def test_sums_of_more_rows_leave_a_training_as_trained(trained: Centre) -> None:

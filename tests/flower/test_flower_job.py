@@ -31,6 +31,7 @@ from ciphercohort.deploy import flower_job
 from ciphercohort.deploy.flower_job import result_lines, results_in, run_job
 from ciphercohort.flower.in_process import InProcessGrid
 from ciphercohort.results.predict import load_model
+from ciphercohort.verify.folder import verify_run
 from parties import flower_site
 from parties.reader.schema import Schema
 from parties.reader.shard import encode_shard
@@ -121,6 +122,7 @@ def test_a_run_to_its_last_file(app: App, protocol: str, scratch: Path, capsys: 
     # The log alone has them as well.
     logged = results_in(capsys.readouterr().out)
     assert logged == {name: (out / name).read_bytes() for name in logged} and len(logged) == 6
+    assert all(each.passed for each in verify_run(out))
     assert all_gone(scratch)
 
 
