@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from protocols.errors import ParameterError
 from protocols.exchange.cards import Card
 from protocols.exchange.documents import Checked, load_toml, parse_json, read
-from protocols.names import file_stem
-from protocols.words import count
+from protocols.names import MAX_NAME, file_stem, is_session
+from protocols.words import count, printable
 
 FILE, IDENTITY, SCHEMA, CARDS, APP = (
     "coordinator.toml",
@@ -96,6 +96,8 @@ class Settings(Checked, frozen=True):
 
     def session_folder(self, session: str) -> Path:
         """Of one run. Raises ParameterError: the name is not one of ours."""
-        if not session.isalnum():
-            raise ParameterError(f"session={session!r} is not the name of a session")
+        if not is_session(session):
+            raise ParameterError(
+                f"session={printable(session)!r}: letters and digits, at most {MAX_NAME}"
+            )
         return self.folder / SESSIONS / session

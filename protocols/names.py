@@ -47,7 +47,7 @@ def check_name(name: object) -> str:
 
 
 def is_session(name: str) -> bool:
-    """Whether a session may be called so: letters and digits of ASCII, at most `MAX_NAME`."""
+    """Whether a session may be called so: ASCII letters and digits, at most `MAX_NAME`."""
     return name.isascii() and name.isalnum() and len(name) <= MAX_NAME
 
 

@@ -30,7 +30,7 @@ from protocols.exchange.messages import (
     encode,
 )
 from protocols.exchange.relayed import parted
-from protocols.names import COORDINATOR
+from protocols.names import COORDINATOR, MAX_NAME, is_session
 from protocols.plan.protocol import ABORT
 from protocols.plan.statement import make_statement
 from protocols.words import printable
@@ -109,8 +109,10 @@ class Agent:
 
     def _known(self, request: Envelope, data: bytes) -> bytes | None:
         """A reply that needs no party; else the session is open afterwards."""
-        if printable(request.session) != request.session:
-            raise PolicyError("the session's name cannot be printed")
+        if not is_session(request.session):
+            raise PolicyError(
+                f"session={printable(request.session)!r}: letters and digits, at most {MAX_NAME}"
+            )
         record = self._store.record(request.session)
         if record and record.ended:
             if record.request == digest(data):

@@ -36,6 +36,7 @@ from parties.kernel.run import Run, row_seal
 from protocols.errors import CohortError, PolicyError, PrivacyError
 from protocols.exchange.documents import Checked, parse_json, read
 from protocols.exchange.private_files import private_folder, write_private
+from protocols.names import is_session
 from protocols.privacy.laws import RandomSource, SystemRandomness
 from protocols.privacy.loss.ledger import Ledger
 
@@ -192,8 +193,11 @@ class Owner:
         Raises:
             PolicyError: this owner took part in no such session, or it is too large.
         """
-        named = session.isascii() and session.isalnum() and len(session) <= 64
-        if not named or self.store.record(session) is None or len(outcome) > MOST_OUTCOME:
+        if (
+            not is_session(session)
+            or self.store.record(session) is None
+            or len(outcome) > MOST_OUTCOME
+        ):
             raise PolicyError("this is no session's outcome")
         if self._results is not None:
             folder = private_folder(self._results / session)

@@ -57,8 +57,9 @@ def test_cards_are_checked(centre: Settings, tmp_path: Path) -> None:
     path.write_text(json.dumps({**good, "name": "c", "schema": "ff" * 32}))
     with pytest.raises(ParameterError, match="another schema"):
         admit(centre, path)
-    with pytest.raises(ParameterError, match="not the name of a session"):
-        centre.session_folder("../x")
+    for name in ("", "../x", "a-b", "\u00e9", "a" * 65, "a\n"):
+        with pytest.raises(ParameterError, match="letters and digits, at most 64"):
+            centre.session_folder(name)
     for address in ("host", "host:", ":80", "host:port"):
         with pytest.raises(ParameterError, match="HOST:PORT"):
             host_of(address)
