@@ -127,9 +127,11 @@ def first_of(settings: Settings, session: str) -> str:
 
 def goes_on_by(settings: Settings, session: str) -> str:
     """What goes on with a session, of a series by its first."""
-    first, run = first_of(settings, session), f"cohort coordinator run {settings.folder}"
-    asked = "the command that asked for it, with"
-    return f"{run if training_of(settings, session) else asked} --session {first}"
+    command = "the command that asked for it, with"
+    with suppress(*UNREADABLE):  # a plan of another release
+        if training_of(settings, session):
+            command = f"cohort coordinator run {settings.folder}"
+    return f"{command} --session {first_of(settings, session)}"
 
 
 def training_of(settings: Settings, session: str) -> str | None:

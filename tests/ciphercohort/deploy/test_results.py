@@ -176,7 +176,8 @@ def test_a_whitened_training_is_charged_with_its_second_moment(tmp_path: Path) -
         for plan in (replace(moment, session=before or "a"), training):
             folder = tmp_path / plan.session
             folder.mkdir(exist_ok=True)
-            told = {"plan": plan.to_dict(), "weights": np.zeros(plan.shape).tolist()}
+            weights = np.zeros(getattr(plan, "shape", 0)).tolist()
+            told = {"plan": plan.to_dict(), "weights": weights}
             (folder / OUTCOME).write_text(json.dumps(told))
             said = before if plan.session == "b" else None
             (folder / "session.json").write_text(json.dumps({"before": said}))
