@@ -453,6 +453,19 @@ def test_a_killed_centre_lets_go_and_one_that_is_driven_does_not(
     assert log2_error(centre.weights(session), centre.twin()) < -17 and centre.forgotten()
 
 
+def test_a_session_that_nobody_connected_to_is_given_up(centre: Centre) -> None:
+    """Not while whoever made it may be about to drive it; nobody has to be told."""
+    (session, folder), said = centre.begin(), list[str]()
+    drive.let_go(centre.settings, said.append)
+    assert not said
+    fields = {**(read_status(folder) or {}), "updated": "2026-01-01T00:00:00.000+00:00"}
+    (folder / "status.json").write_text(json.dumps(fields))
+    drive.let_go(centre.settings, said.append)
+    status = read_status(folder)
+    assert status is not None and (status["state"], status["untold"]) == ("aborted", [])
+    assert len(said) == 1 and session in said[0] and not centre.asked
+
+
 def unreachable(*_: Any) -> int:
     raise ProtocolError("no SuperLink")
 

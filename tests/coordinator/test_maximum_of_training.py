@@ -131,6 +131,12 @@ def test_a_second_series_leaves_documents_as_they_are(trained: Centre) -> None:
             [(True, True)] if is_told else []
         )
         assert bool(failed(trained.folder)) == is_told
+    run = trained.centre.run(trained.folder.name, trained.told.append)
+    assert trained.documents() == found and run.model.view and "they differ" in trained.told[-1]
+    for name in found:
+        (trained.folder / name).unlink()
+    run = trained.centre.run(trained.folder.name, trained.told.append)  # a finished run is not lost
+    assert not run.model.view and {"model.json", "plan.json"} < {*trained.documents()}
 
 
 @pytest.mark.parametrize("is_moved", [False, True])
