@@ -20,13 +20,14 @@ EXACT_SUMS = (
     "read whole records, such as that of a row with a category of its own"
 )
 """What a plan with `opens_exact_sums` gives away."""
-HOLDS = (
+AGAINST = (
     "epsilon holds against whoever sees what the run releases, colluders included; that of all "
     "rounds composed holds also against an owner that deviates so that a combination of rounds "
-    "opens, and against whoever gets the key shares or the secret coins, as long as training stays "
-    "in its proven bounds"
+    "opens, and against whoever gets the key shares or the secret coins"
 )
-"""Against whom the two epsilons of a certificate stand."""
+"""Against whom the two epsilons of a certificate stand, of one sum."""
+HOLDS = f"{AGAINST}, as long as training stays in its proven bounds"
+"""And of a training."""
 
 
 def size(num_bytes: float) -> str:

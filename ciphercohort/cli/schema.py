@@ -196,7 +196,10 @@ def check(
             )
         known = Schema.load(schema)
         shard = encode_shard(data, known, strict)
-        say(stdout(), f"{shard.rows:,} rows fit the schema; {shard.num_features} features")
+        say(
+            stdout(),
+            f"{shard.rows:,} rows fit the schema; {shard.num_features} features with the bias",
+        )
         # All others are refused.
         absent = ", ".join(f"{name} {count:,}" for name, count in shard.counts.filled.items())
         say(stdout(), f"missing cells: {absent or 'none'}")

@@ -223,7 +223,7 @@ class Description:
         """Files by name; see `tables.documents`."""
         drawn = {k: v for k, v in self.groups.items() if self.by is None or k != ALL}
         svg = panels([_drawing(v, drawn) for v in self.columns], self.by, [*drawn])
-        words = "Medians and quartiles, and shares of categories"
+        words = "Medians (marks) and quartiles (bars), and shares of categories"
         pictures = {"table-1": (svg, words + (f", by {self.by}" if self.by else ""))}
         yield from documents("Description", self.tables(), pictures)
 

@@ -23,7 +23,7 @@ from ciphercohort.results.result import Array
 from ciphercohort.study.asked import GlmOptions
 from ciphercohort.study.cox import SEPARATED, Covariates
 from ciphercohort.study.pictures import forest_picture
-from ciphercohort.study.tables import PaperTable, documents, number, p_value
+from ciphercohort.study.tables import PaperTable, documents, interval, number, p_value
 from parties.kernel.study.glm import LINKS, Generalised
 from parties.reader.cells import numeric_cells
 from parties.reader.schema import NumericColumn, Schema, Targets
@@ -128,8 +128,7 @@ class Glm:
         lines = []
         for row in self.rows():
             key = self.ratio.replace(" ", "_")
-            ratio = [f"{number(row[key])} [{number(row[f'{key}_low'])}, "
-                     f"{number(row[f'{key}_high'])}]"] if key else []  # fmt: skip
+            ratio = [interval(row, key)] if key else []
             ends = f"{number(row['low'], 4)}, {number(row['high'], 4)}"
             errors = [number(row[name], 4) for name in ("se", *own)]
             lines.append(

@@ -27,7 +27,7 @@ from ciphercohort.study.asked import CoxOptions, GlmOptions
 from ciphercohort.study.cox import Cox
 from ciphercohort.study.glm import Glm
 from ciphercohort.study.pictures import forest_picture
-from ciphercohort.study.tables import PaperTable, documents, number, p_value
+from ciphercohort.study.tables import PaperTable, documents, interval, number, p_value
 from parties.reader.imputation import MOST_DRAWS
 from protocols.errors import ParameterError
 
@@ -105,14 +105,13 @@ class Pooled:
         ratio, first = self.fits[0].ratio, self.fits[0].tables()[0]
         key, lines = ratio.replace(" ", "_"), list[tuple[str, ...]]()
         for row in self.rows():
-            own = [number(row[f"{key}{end}"]) for end in ("", "_low", "_high")] if key else []
             lines.append(
                 (
                     row["name"],
                     *(number(row[name], 4) for name in ("coef", "se", *OTHERS) if name in row),
                     p_value(row["p"]),
                     f"[{number(row['low'], 4)}, {number(row['high'], 4)}]",
-                    *(["{} [{}, {}]".format(*own)] if own else []),
+                    *([interval(row, key)] if key else []),
                     f"{100 * row['fraction_missing']:.0f} %",
                 )
             )

@@ -139,6 +139,10 @@ class PrivateCox:
             f"epsilon {self.epsilon:.4g} of {self.budget[0]:g} at delta {self.budget[1]:g} is "
             "spent by all sums together; intervals and p hold the noise"
         )
+        yield (
+            "where hazard ratios change with time, or scores are not linear, this is another mean "
+            "of them than a Cox model's: persons of high hazard are followed for less time"
+        )
         yield from self.notes
 
     def documents(self) -> Iterator[tuple[str, str]]:

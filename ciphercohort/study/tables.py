@@ -57,7 +57,11 @@ class PaperTable:
 
     def latex(self) -> str:
         r"""A `table` for \input; it needs booktabs."""
-        lines = [r"\begin{table}", rf"\caption{{{latex_words(self.title)}.}}"]
+        lines = [
+            r"% needs \usepackage{booktabs}",
+            r"\begin{table}",
+            rf"\caption{{{latex_words(self.title)}.}}",
+        ]
         lines += [rf"\begin{{tabular}}{{l{'r' * (len(self.heads) - 1)}}}", r"\toprule"]
         lines += [" & ".join(map(latex, self.heads)) + r" \\", r"\midrule"]
         for name, *cells in self.rows:
@@ -107,12 +111,17 @@ RATIO_HEADS = ("", "hazard ratio [95 % CI]", "p", "coef", "std err")
 
 
 def ratio_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
-    """Of a covariate, under RATIO_HEADS; row: see `results.coefficients`.
+    """Of a covariate, under RATIO_HEADS; row: see `results.coefficients`."""
+    ratio = interval(row, "hazard_ratio")
+    return row["name"], ratio, p_value(row["p"]), number(row["coef"], 4), number(row["se"], 4)
 
-    A ratio has two digits, or as many more as tell it from the ends of its interval, six at most.
+
+def interval(row: Mapping[str, Any], key: str) -> str:
+    """A ratio and the ends of its interval.
+
+    They have two digits, or as many more as tell them from each other, six at most.
     """
-    values = [row[f"hazard_ratio{end}"] for end in ("", "_low", "_high")]
+    values = [row[f"{key}{end}"] for end in ("", "_low", "_high")]
     told = ([number(value, digits) for value in values] for digits in range(2, 7))
     ratio, low, high = next((each for each in told if len({*each}) == 3), map(number, values))
-    ratio = f"{ratio} [{low}, {high}]"
-    return row["name"], ratio, p_value(row["p"]), number(row["coef"], 4), number(row["se"], 4)
+    return f"{ratio} [{low}, {high}]"

@@ -11,7 +11,7 @@ from protocols.names import spoken
 from protocols.plan import kinds
 from protocols.plan.protocol import protocol_of
 from protocols.plan.run_plan import RunPlan
-from protocols.words import EXACT_SUMS, HOLDS, count, printable, promise, towards_one
+from protocols.words import AGAINST, EXACT_SUMS, HOLDS, count, printable, promise, towards_one
 
 
 def describe_plan(plan: RunPlan, name: str, norm_bound: float, records: Iterable[str] = ()) -> str:
@@ -27,7 +27,10 @@ def describe_plan(plan: RunPlan, name: str, norm_bound: float, records: Iterable
 
 def _lines(plan: RunPlan, name: str, norm_bound: float, records: Iterable[str]) -> Iterator[str]:
     yield f"Plan {plan.digest()}"
-    yield f"Session {plan.session}; model: {plan.model}, {plan.num_features} coefficients"
+    makes = f"model: {plan.model}, {plan.num_features} coefficients"
+    if plan.statistic:
+        makes = f"one sum, for {plan.statistic}; no training"
+    yield f"Session {plan.session}; {makes}"
     yield "Who takes part:"
     for member in plan.members:
         you = " (you)" if member.name == name else ""
@@ -130,6 +133,6 @@ def _privacy(plan: RunPlan, norm_bound: float) -> Iterator[str]:
                 f"  towards the coordinator{also}: epsilon={epsilon:.4g}, of all rounds composed "
                 f"{composed:.4g}"
             )
-        yield f"  {HOLDS}"
+        yield f"  {AGAINST if plan.statistic else HOLDS}"
     except CohortError as error:
         yield f"  this machine cannot confirm it: {error}"

@@ -200,6 +200,11 @@ class RunPlan(ABC):
         return False
 
     @property
+    def statistic(self) -> str:
+        """What one sum is for, in words; empty: it trains a model."""
+        return ""
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Party names in order."""
         return tuple(m.name for m in self.members)

@@ -24,6 +24,7 @@ class MissingObjective(OneSum):
     """
 
     kind = "missing-cells"
+    statistic = "counts of missing cells"
     released = "how many cells of each column are empty, over all parties together"
     view = EMPTY_VIEW
     several = None

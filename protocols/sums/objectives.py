@@ -103,6 +103,7 @@ class MomentObjective(OneSum):
     """
 
     kind = MOMENT
+    statistic = "a second moment, for the training that follows"
     released = "noisy mean products of the columns, of each two; nothing of what is predicted"
     drops: ClassVar[Mapping[str, str]] = {}
     several = None

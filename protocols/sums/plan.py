@@ -139,6 +139,14 @@ class GradientPlan(RunPlan):
         return isinstance(self.task, OneSum) and self.task.judges
 
     @property
+    def statistic(self) -> str:
+        """And of which model."""
+        if not isinstance(self.task, OneSum):
+            return ""
+        model = getattr(self.task, "model", "")
+        return self.task.statistic + f" ({model})" * bool(model)
+
+    @property
     def sums_moment(self) -> bool:
         """By its objective."""
         return isinstance(self.task, MomentObjective)

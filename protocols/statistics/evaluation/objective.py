@@ -22,6 +22,7 @@ class EvaluationObjective(OneSum):
     """
 
     kind = "evaluation"
+    statistic = "the evaluation of a model"
     judges = True
     released = "counts of rows by score and label, and what follows: how good a model is"
     drops: ClassVar[Mapping[str, str]] = {"offset": OneSum.drops["offset"]}

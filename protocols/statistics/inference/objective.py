@@ -39,6 +39,7 @@ class InformationObjective(OneSum):
     """
 
     kind = "information"
+    statistic = "standard errors of a model"
     released = "at one public model, the gradient and the curvature of the loss over all rows"
     view = RANGES_VIEW
     precision = FINE
@@ -101,6 +102,7 @@ class ProductsObjective(OneSum):
     """
 
     kind = "products"
+    statistic = "products of columns, for the scale of covariates or for standard errors"
     released = "mean products of columns and targets, of each two"
     view = RANGES_VIEW
     precision = FINE

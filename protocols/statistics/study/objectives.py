@@ -53,6 +53,7 @@ class DescriptionObjective(_Study):
     """
 
     kind = Described.kind
+    statistic = "a descriptive table (Table 1)"
     released = "how often each column has which value, by group, and its mean and variance"
     view = CELLS_VIEW
     several = None
@@ -78,6 +79,7 @@ class LifetimesObjective(_Study):
     """
 
     kind = Lifetimes.kind
+    statistic = "survival by time: Kaplan-Meier curves, or the intervals of a Cox model"
     released = "how many rows of each group end at which time, with and without an event"
     view = RANGES_VIEW
     alone_shows = "a time at which one row ends shows this row's"
@@ -108,7 +110,10 @@ class PersonTimeObjective(_Study):
     """
 
     kind = PersonTime.kind
-    released = "at one public model, the gradient and the curvature of the loss over all rows"
+    statistic = "a Cox model with privacy noise: hazards that are constant on intervals"
+    released = (
+        "at given hazard ratios, score and information of a regression of hazards, over all rows"
+    )
     view = RANGES_VIEW
 
     adds: PersonTime
@@ -137,7 +142,11 @@ class RiskSetsObjective(_Exact):
     """
 
     kind = RiskSets.kind
-    released = "by time and stratum, weighted sums of the covariates and of their products"
+    statistic = "a Cox model at given hazard ratios"
+    released = (
+        "at given hazard ratios, by time and stratum, weighted sums of the covariates and of their "
+        "products"
+    )
     view = RANGES_VIEW
     # The sums of few rows at risk, beside those of all.
     precision = 2.0**-46
@@ -159,6 +168,7 @@ class CoxRowsObjective(_Exact):
     """
 
     kind = CoxRows.kind
+    statistic = "a fitted Cox model: robust errors, concordance and adjusted curves"
     released = (
         "products of the score residuals of a fitted model; rows by time, event and score; mean "
         "survival by time"
@@ -180,8 +190,9 @@ class GeneralisedObjective(_Exact):
     """
 
     kind = Generalised.kind
+    statistic = "a generalised linear model at given coefficients"
     released = (
-        "at one public model, score, information, deviance and products of the scores of all rows"
+        "at given coefficients, score, information, deviance and products of the scores of all rows"
     )
     view = RANGES_VIEW
     # Squares of scores beside the largest that could be.

@@ -13,6 +13,8 @@ from dp_accounting.pld import pld_privacy_accountant
 
 from parties.agent.manifest import describe_plan
 from parties.kernel.study.described import Described
+from parties.kernel.study.glm import Generalised
+from parties.kernel.study.hazards import CoxRows, RiskSets, written
 from parties.kernel.study.lifetimes import Lifetimes
 from parties.policy import Policy
 from protocols.errors import ParameterError, PolicyError, PrivacyError
@@ -24,7 +26,15 @@ from protocols.privacy.calibrate.one_sum import plan_sum
 from protocols.privacy.certificates.mechanism import Mechanism
 from protocols.statistics.evaluation.objective import EvaluationObjective
 from protocols.statistics.inference.objective import InformationObjective, ProductsObjective
-from protocols.statistics.study.objectives import DescriptionObjective, LifetimesObjective
+from protocols.statistics.study import objectives as study_objectives
+from protocols.statistics.study.objectives import (
+    CoxRowsObjective,
+    DescriptionObjective,
+    GeneralisedObjective,
+    LifetimesObjective,
+    PersonTimeObjective,
+    RiskSetsObjective,
+)
 from protocols.sums.missing_cells import MissingObjective
 from protocols.sums.objectives import MomentObjective, objective_from_dict
 from protocols.sums.one_sum import OneSum
@@ -73,6 +83,47 @@ INFORMATION: Any = SUMS["information"]
 EXACT = replace(INFORMATION, epsilon_in_all=None)
 FIGURES = PublicFigures(rows_by_party=(300, 200), num_features=D, norm_bound=BOUND)
 PROMISE = Wanted(update="gd", epsilon=1.0, delta=1e-6)
+
+
+COX: dict[str, Any] = {"columns": (0,), "bins": 5, "recorded": False, "row_norm": 1.0}
+HAZARDS = np.zeros((1, 5))
+EXACT_STUDIES: dict[str, OneSum] = {
+    "risk sets": RiskSetsObjective(adds=RiskSets(theta=(0.1,), **COX)),
+    "cox rows": CoxRowsObjective(
+        adds=CoxRows(theta=(0.1,), tables=written(*[HAZARDS] * 6), scores=(0.0, 1.0, 2), **COX)
+    ),
+    "glm": GeneralisedObjective(
+        adds=Generalised(
+            **{"family": "binomial", "link": "logit", "theta": (0.1, 0.2), "columns": (0,)},
+            **{"target": (0, 0.0, 1.0), "row_norm": 1.0, "rows": 300},
+        )
+    ),
+}
+OF_TRAINING = ("training", "gradient", "the loss", "coefficients after")
+
+
+@pytest.mark.parametrize("name", [*SUMS, *EXACT_STUDIES])
+def test_an_owner_reads_what_a_sum_is_for(name: str) -> None:
+    """Its statistic by name, and of a study no word of a training or of another model."""
+    task = (SUMS | EXACT_STUDIES)[name]
+    exact = name == "exact" or name in EXACT_STUDIES
+    plan = plan_sum(FIGURES, replace(PROMISE, epsilon=None) if exact else PROMISE, task)
+    members = tuple(
+        Member(name=owner, rows=rows, verify_key="00" * 32, commitment="00" * 32)
+        for owner, rows in zip("ab", FIGURES.rows_by_party, strict=True)
+    )
+    words = describe_plan(replace(plan, members=members), "a", BOUND)
+    assert f"one sum, for {task.statistic}" in words
+    own = words.replace("no training", "")
+    if type(task).__module__ == DescriptionObjective.__module__:
+        assert not [each for each in (*OF_TRAINING, "logistic") if each in own]
+
+
+def test_no_two_sums_are_for_the_same() -> None:
+    named = {type(task): task.statistic for task in (SUMS | EXACT_STUDIES).values()}
+    assert len({*named.values()}) == len(named) and all(named.values())
+    of_studies = [each for each in vars(study_objectives).values() if hasattr(each, "statistic")]
+    assert {PersonTimeObjective, *named} >= {*of_studies}
 
 
 def parts(task: OneSum, rows: int = 400) -> np.ndarray:
