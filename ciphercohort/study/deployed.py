@@ -6,22 +6,22 @@ goes on by it, opening no sum twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from ciphercohort.after.sums import SumSeries, spent_is_told, sums_wanted
-from ciphercohort.deploy.inference import DeployedSums
+from ciphercohort.deploy.inference import DeployedSums, Drive
 from ciphercohort.job.config import DEFAULT_DELTA
-from ciphercohort.job.layout import DESCRIPTION, GLM, SURVIVAL
+from ciphercohort.job.layout import DESCRIPTION, GLM, SURVIVAL, read_file
+from ciphercohort.results.documents import to_json
 from ciphercohort.study.asked import (
     CoxOptions,
     CurveOptions,
     DescribeOptions,
     GlmOptions,
-    Record,
-    parted,
 )
 from ciphercohort.study.cox import Cox
 from ciphercohort.study.description import Description, describe_by
@@ -31,14 +31,13 @@ from ciphercohort.study.imputed import Pooled, imputed_by
 from ciphercohort.study.private_cox import PrivateCox, hazards_by
 from ciphercohort.study.stays import Stays, check_exact
 from ciphercohort.study.survival import Survival, survival_by
-from coordinator.settings import SCHEMA
+from coordinator.settings import SCHEMA, Settings
 from parties.reader.schema import Schema
 from parties.reader.views import by_range, cells_schema
+from protocols.errors import ParameterError
 
 if TYPE_CHECKING:
     from ciphercohort.deploy.coordinator import Coordinator
-
-Found = TypeVar("Found", bound=Any)
 
 
 def describe(centre: Coordinator, **given: Any) -> tuple[Path, Description]:
@@ -52,7 +51,7 @@ def describe(centre: Coordinator, **given: Any) -> tuple[Path, Description]:
     Raises:
         CohortError: as of `Coordinator.run`; or an option does not fit the schema.
     """
-    return _found(centre, cells_schema, DESCRIPTION, DescribeOptions, describe_by, given)
+    return _found(centre, "describe", **given)
 
 
 def survival(centre: Coordinator, **given: Any) -> tuple[Path, Survival]:
@@ -65,7 +64,7 @@ def survival(centre: Coordinator, **given: Any) -> tuple[Path, Survival]:
     Raises:
         CohortError: as of `describe`.
     """
-    return _found(centre, _of_stays, SURVIVAL, CurveOptions, survival_by, given)
+    return _found(centre, "survival", **given)
 
 
 def cox(centre: Coordinator, **given: Any) -> tuple[Path, Cox | PrivateCox | Pooled]:
@@ -73,7 +72,7 @@ def cox(centre: Coordinator, **given: Any) -> tuple[Path, Cox | PrivateCox | Poo
 
     given: fields of `CoxOptions`, and as of `survival`, which see.
     """
-    return _found(centre, _of_stays, SURVIVAL, CoxOptions, partial(imputed_by, hazards_by), given)
+    return _found(centre, "cox", **given)
 
 
 def glm(centre: Coordinator, **given: Any) -> tuple[Path, Glm | Pooled]:
@@ -85,7 +84,7 @@ def glm(centre: Coordinator, **given: Any) -> tuple[Path, Glm | Pooled]:
         CohortError: as of `describe`.
     """
     check_exact(given.get("epsilon"))
-    return _found(centre, by_range, GLM, GlmOptions, partial(imputed_by, glm_by), given)
+    return _found(centre, "glm", **given)
 
 
 def _of_stays(schema: Schema) -> Schema:
@@ -94,36 +93,78 @@ def _of_stays(schema: Schema) -> Schema:
     return own
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Kind:
+    """view: of the schema; name: of its JSON document; record: of options; find: by sums."""
+
+    view: Callable[[Schema], Schema]
+    name: str
+    record: type[Any]
+    find: Callable[[SumSeries, Any], Any]
+
+
+KINDS = {
+    "describe": _Kind(
+        view=cells_schema, name=DESCRIPTION, record=DescribeOptions, find=describe_by
+    ),
+    "survival": _Kind(view=_of_stays, name=SURVIVAL, record=CurveOptions, find=survival_by),
+    "cox": _Kind(
+        view=_of_stays, name=SURVIVAL, record=CoxOptions, find=partial(imputed_by, hazards_by)
+    ),
+    "glm": _Kind(view=by_range, name=GLM, record=GlmOptions, find=partial(imputed_by, glm_by)),
+}
+
+
 def _found(
     centre: Coordinator,
-    view: Callable[[Schema], Schema],
-    name: str,
-    record: type[Record],
-    find: Callable[[SumSeries, Record], Found],
-    given: dict[str, Any],
-) -> tuple[Path, Found]:
-    asked, rest = parted(record, given)
-    schema = view(Schema.load(centre.settings.folder / SCHEMA))
-    return _written(centre, schema, name, lambda sums: find(sums, asked), **rest)
-
-
-def _written(
-    centre: Coordinator,
-    schema: Schema,
-    name: str,
-    find: Callable[[DeployedSums], Found],
+    study: str,
     *,
     epsilon: float | None = None,
     delta: float = DEFAULT_DELTA,
     colluders: int = 0,
     session: str | None = None,
     tell: Callable[[str], None] = print,
-) -> tuple[Path, Found]:
-    """What is found by sums over rows of `schema`, and its documents."""
-    wanted = sums_wanted(epsilon, delta, colluders)
-    sums = DeployedSums.of(centre.settings, centre.driving(tell, session), schema, wanted, session)
+    **given: Any,
+) -> tuple[Path, Any]:
+    """What is found by sums, and its documents."""
+    kind, drive = KINDS[study], centre.driving(tell, session)
+    asked = {
+        **{"study": study, "options": asdict(kind.record(**given))},
+        **{"epsilon": epsilon, "delta": delta, "colluders": colluders},
+    }
+    found, body, sessions = _by_sums(centre.settings, asked, drive, session)
+    folder = centre.settings.session_folder(sessions[0])
+    return write(folder, kind.name, body, found.documents(), fresh=False), found
+
+
+def _by_sums(
+    settings: Settings, asked: Mapping[str, Any], drive: Drive | None, first: str | None
+) -> tuple[Any, dict[str, Any], list[str]]:
+    """What is found, its JSON document and the sums' sessions."""
+    kind = KINDS[asked["study"]]
+    schema = kind.view(Schema.load(settings.folder / SCHEMA))
+    wanted = sums_wanted(asked["epsilon"], asked["delta"], asked["colluders"])
+    sums = DeployedSums.of(settings, drive, schema, wanted, first)
     with spent_is_told(sums):
-        found = find(sums)
-    folder = centre.settings.session_folder(sums.sessions[0])
-    body = {**found.released(), "sessions": sums.sessions}
-    return write(folder, name, body, found.documents(), fresh=False), found
+        found = kind.find(sums, kind.record(**asked["options"]))
+    return found, {**found.released(), "asked": asked, "sessions": sums.sessions}, sums.sessions
+
+
+def written_again(settings: Settings, folder: Path, name: str) -> tuple[dict[str, str], list[str]]:
+    """Documents of a study by its first session's folder and its sums, and their sessions.
+
+    name: of the JSON document, which says what was asked.
+
+    Raises:
+        ParameterError: it does not, or its sums are of something else.
+    """
+    asked = read_file(folder / name).get("asked")
+    try:
+        if KINDS[asked["study"]].name != name:  # type: ignore[index]
+            raise ParameterError(f"{name}, asked: of another document")
+        found, body, sessions = _by_sums(settings, asked, None, folder.name)  # type: ignore[arg-type]
+    except (TypeError, KeyError) as error:
+        raise ParameterError(
+            f"{name}, asked: missing or malformed, so that it cannot be made again: {error!r}"
+        ) from None
+    return {name: to_json(body), **dict(found.documents())}, sessions

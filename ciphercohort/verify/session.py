@@ -9,6 +9,7 @@ how often and on whose wish a session ran, and costs that no report shows.
 from __future__ import annotations
 
 import json
+import pkgutil
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
@@ -113,7 +114,8 @@ def session_checks(folder: Path) -> Iterator[Check]:
     if at_centre:
         problems += centre_problems(session)
     fine = "each written again from what was agreed and opened"
-    fine = fine if documents else "none here: of a sum the centre has them"
+    where = "a series has them at its first session" if at_centre else "the centre has them"
+    fine = fine if documents else f"none here: of a sum {where}"
     yield Check("documents", not problems, "; ".join(problems) or fine)
     # An owner has nothing that a sum follows from.
     same = [] if session.is_sum else [each.said for each in beside]
@@ -121,7 +123,7 @@ def session_checks(folder: Path) -> Iterator[Check]:
     others = f"{count(len(beside), 'session')} beside it that it follows from"
     if at_centre:
         problems = [problem for each in beside for problem in _beside_problems(each)]
-        fine = f"as in its messages and in those of {others}"
+        fine = "as in its messages" + f" and in those of {others}" * bool(beside)
     else:
         problems = []
         fine = (
@@ -161,10 +163,9 @@ def _beside_problems(beside: Session) -> Iterator[str]:
 
 
 def _unmade(folder: Path, due: Mapping[str, str]) -> Iterator[str]:
-    """Documents that nothing in this session makes; a study's, its report too, are not checked."""
-    own = {REPORT} if any((folder / name).exists() for name in STUDIES) else set[str]()
+    """Documents that nothing in this session makes."""
     for name in WRITTEN:
-        if name not in {*due, *own} and (folder / name).exists():
+        if name not in due and (folder / name).exists():
             yield f"{name}: nothing that this session opened makes it"
 
 
@@ -236,6 +237,11 @@ def written_again(session: Session) -> Rewritten:
             beside += [each for each in others if each.folder not in {s.folder for s in beside}]
         elif name == EVALUATION and session.plan.judges:
             found[name] = ""  # due, and not there
+    for name in STUDIES:
+        if (folder / name).exists():
+            texts, others = _study(settings, session, name)
+            found |= texts
+            beside += [each for each in others if each.folder not in {s.folder for s in beside}]
     if (folder / MISSING).exists():
         schema = missing_schema(Schema.load(settings.folder / SCHEMA))
         found[MISSING] = to_json(missing_by(_series(settings, session, schema)))
@@ -335,6 +341,16 @@ def _evaluation(settings: Settings, session: Session) -> Rewritten:
             found = evaluated(settings, session.folder.name, model).released()
             return {EVALUATION: to_json(found)}, beside
     raise ParameterError(f"{EVALUATION}: its model is not that of session {trained}")
+
+
+def _study(settings: Settings, session: Session, name: str) -> Rewritten:
+    again = pkgutil.resolve_name("ciphercohort.study.deployed:written_again")
+    texts, sessions = again(settings, session.folder, name)
+    sums = [Session.of(settings.session_folder(each)) for each in sessions[1:]]
+    strangers = [each.folder.name for each in sums if not _same_owners(each, session)]
+    if strangers:
+        raise ParameterError(f"{', '.join(strangers)}: sums of other parties than the first one's")
+    return texts, sums
 
 
 def _check_training(session: Session, trained: RunPlan) -> None:

@@ -34,10 +34,10 @@ class OneSum(Objective):
     """One sum over rows, and no training.
 
     kind: name of its query; statistic: what the sum is for, in words; released: what everyone
-    learns, in words; judges: whether it judges a model; view: of the rows, see `reader.views`; empty: the rows as for training; drops: why
-    weights or offsets of rows, which `of_rows` does not see, would change the sum; several: whether
-    it reads labels of several classes, None: it reads none; precision: without privacy, of the sum
-    over the bound.
+    learns, in words; judges: whether it judges a model; view: of the rows, see `reader.views`;
+    empty: the rows as for training; drops: why weights or offsets of rows, which `of_rows` does not
+    see, would change the sum; several: whether it reads labels of several classes, None: it reads
+    none; precision: without privacy, of the sum over the bound.
     """
 
     __slots__ = ()
