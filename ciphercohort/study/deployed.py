@@ -160,9 +160,9 @@ def written_again(settings: Settings, folder: Path, name: str) -> tuple[dict[str
     """
     asked = read_file(folder / name).get("asked")
     try:
-        if KINDS[asked["study"]].name != name:  # type: ignore[index]
+        if KINDS[asked["study"]].name != name:
             raise ParameterError(f"{name}, asked: of another document")
-        found, body, sessions = _by_sums(settings, asked, None, folder.name)  # type: ignore[arg-type]
+        found, body, sessions = _by_sums(settings, asked, None, folder.name)
     except (TypeError, KeyError) as error:
         raise ParameterError(
             f"{name}, asked: missing or malformed, so that it cannot be made again: {error!r}"
