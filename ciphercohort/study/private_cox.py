@@ -7,6 +7,7 @@ intervals end, products of covariates, which whiten them, and score and informat
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
@@ -16,7 +17,7 @@ import numpy as np
 from scipy.linalg import block_diag
 
 from ciphercohort.after.inference import naming
-from ciphercohort.after.sums import SumSeries
+from ciphercohort.after.sums import SumSeries, noise_std
 from ciphercohort.job.options import option_name
 from ciphercohort.results.coefficients import LEVEL, coefficient
 from ciphercohort.results.result import Array
@@ -34,23 +35,38 @@ from ciphercohort.study.tables import (
 from parties.kernel.study.lifetimes import Lifetimes
 from parties.kernel.study.person_time import PersonTime
 from parties.reader.views import row_norm
-from protocols.errors import ParameterError
+from protocols.errors import ParameterError, PrivacyError
 from protocols.privacy.certificates.mechanism import Mechanism
 from protocols.privacy.certificates.sums import MECHANISM_SHARE
 from protocols.privacy.loss.accounting import compose
+from protocols.statistics.inference.budget import COUNTED as COUNTING
 from protocols.statistics.inference.budget import left_mu
-from protocols.statistics.inference.estimate import Noisy, private_steps, safe_step
+from protocols.statistics.inference.estimate import (
+    CLEAR,
+    Noisy,
+    noise_norm,
+    private_steps,
+    safe_step,
+)
 from protocols.statistics.inference.objective import ProductsObjective
+from protocols.statistics.inference.reach import USUAL
 from protocols.statistics.study.objectives import LifetimesObjective, PersonTimeObjective
 from protocols.statistics.study.weighted import weighted
 from protocols.statistics.study.whitened import counts, whitened
 from protocols.sums.plan import GradientPlan
 
+log = logging.getLogger(__name__)
 INTERVALS, BINS = 6, 20
 """At most, of times; bins of the counts that they are cut by."""
 COUNTED, MULTIPLIED, FIRST = 0.06, 0.12, 0.04
 """Of the budget (mu^2): for counts by time, for products of covariates, and for a first step, which
 starts where no covariate has an effect."""
+CURE = (
+    "narrow the ranges of numbers to where nearly all rows are, merge or leave out rare categories "
+    "and missing indicators, or take more rows or a larger epsilon"
+)
+EVENTS, WEIGHT = 0.3, 0.7
+"""A person, and what a person counts, as they are usually; of the forecast."""
 LONG = 3.0
 """Times that the result is as far from the first point that counts as noise explains: told of."""
 
@@ -185,6 +201,7 @@ def private_cox_by(sums: SumSeries) -> PrivateCox:
     covariates = Covariates.of(stays.schema)
     assert wanted.epsilon is not None  # noqa: S101 (who asks for this has one)
     mu, epsilon = left_mu(wanted.epsilon, wanted.delta, ()), wanted.epsilon
+    check_reach(sums, stays, covariates, mu)
     table = Lifetimes(bins=BINS, recorded=False, late=stays.late)
     opened = sums.open(LifetimesObjective(adds=table, exact=False), mu * math.sqrt(COUNTED))
     cells = (opened.values * sums.rows).reshape(table.shape)[0]
@@ -209,8 +226,11 @@ def private_cox_by(sums: SumSeries) -> PrivateCox:
     left = mu * math.sqrt(1 - COUNTED - MULTIPLIED - FIRST)
     intervals, d = len(start.base), len(covariates.names)
     columns = block_diag(np.eye(intervals), np.array(start.matrix).reshape(d, d))
-    with naming(("the baseline",) * intervals + covariates.names, columns):
-        estimate, length = private_steps(point, left, ask)
+    try:
+        with naming(("the baseline",) * intervals + covariates.names, columns):
+            estimate, length = private_steps(point, left, ask)
+    except PrivacyError as error:
+        raise PrivacyError(f"{error}: {CURE}") from None
     estimate = weighted(estimate, start, found, covariates.flags)
     notes = [*covariates.reference]
     if length > LONG:
@@ -219,6 +239,56 @@ def private_cox_by(sums: SumSeries) -> PrivateCox:
             "explains: intervals may be too narrow"
         )
     return _in_units(sums, stays, covariates, start, estimate, tuple(notes))
+
+
+def check_reach(sums: SumSeries, stays: Stays, covariates: Covariates, mu: float) -> None:
+    """Before a sum is opened: say what spread a covariate needs for an interval.
+
+    Noise of the information has the norm t; whitened by products with noise of norm s, a covariate
+    of variance v has about the information N min(1, N v / s); numbers are on [-1, 1].
+
+    Raises:
+        PrivacyError: no covariate has an interval, whatever its rows.
+    """
+
+    def least(events: float, weight: float) -> float:
+        """events, weight: of a person, on average."""
+        d, rows = len(covariates.names), sums.rows
+        own = events * rows / BINS
+        made = np.full((BINS, 2 + stays.late), [own, rows / BINS - own, 0.0][: 2 + stays.late])
+        made[:, :2] = made[:, 1::-1]
+        square = np.eye(sums.figures.num_features) * rows * USUAL
+        start = whitened(
+            counts(made, 0.0), square, 0.0, rows, INTERVALS, covariates.places, stays.late
+        )
+        last = PersonTimeObjective(adds=start, epsilon_in_all=sums.wanted.epsilon or 0.0)
+        share = (1 - COUNTED - MULTIPLIED - FIRST) * sum(COUNTING)
+        tau = noise_std(sums.plan(last, mu * math.sqrt(share))) * rows / start.kappa
+        task = ProductsObjective(
+            row_norm=row_norm(stays.schema),
+            outputs=2 + stays.late,
+            epsilon_in_all=sums.wanted.epsilon,
+        )
+        root = noise_std(sums.plan(task, mu * math.sqrt(MULTIPLIED))) * rows
+        needed = CLEAR * noise_norm(tau, len(start.theta)) / (weight * rows)
+        return needed * noise_norm(root, d) / rows if needed < 1 else math.inf
+
+    if math.isinf(least(1.0, 1.0)):
+        raise PrivacyError(
+            f"{sums.rows:,} rows of {len(covariates.names)} covariates leave no interval at "
+            f"epsilon={sums.wanted.epsilon:g}, whatever they are: take more rows, or a larger one"
+        )
+    needed, told = least(EVENTS, WEIGHT), "probably no interval is left"
+    if needed <= USUAL:
+        flag = (1 - math.sqrt(1 - 4 * needed)) / 2
+        told = (
+            f"every number needs a standard deviation of some {math.sqrt(needed) / 2:.2g} of its "
+            f"range, every category some {100 * flag:.2g} % of the rows, or there is no table"
+        )
+    log.warning(
+        "hazard ratios of %s rows and %d covariates with epsilon=%g: %s; %s",
+        *(f"{sums.rows:,}", len(covariates.names), sums.wanted.epsilon, told, CURE),
+    )
 
 
 def _in_units(

@@ -790,9 +790,25 @@ def test_hazards_with_epsilon_are_near_those_without(late: bool) -> None:
     assert {name for name, _ in found.documents()} >= {"report.html"}
 
 
+@pytest.mark.parametrize(
+    ("epsilon", "words"), [(0.05, "leave no interval"), (2.0, "probably"), (8.0, "some 0.1 of")]
+)
+def test_what_covariates_need_is_said_before_a_sum(
+    epsilon: float, words: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def opened(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(SumSeries, "open", opened)
+    with pytest.raises((KeyboardInterrupt, PrivacyError)) as refused:
+        cox(table(), epsilon=epsilon, seed=1, **asked(False))
+    assert (refused.type is PrivacyError) == (epsilon < 0.1)
+    assert words in f"{refused.value} {caplog.text}"
+
+
 def test_hazards_that_noise_drowns_have_no_table() -> None:
-    with pytest.raises(PrivacyError, match="drown in noise|no interval can be given"):
-        cox(table(), epsilon=0.5, seed=1, **asked(False))
+    with pytest.raises(PrivacyError, match="no interval can be given.*narrow the ranges"):
+        cox(table(), epsilon=2.0, seed=1, **asked(False))
 
 
 @pytest.mark.parametrize("late", [False, True])
