@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
-from ciphercohort.job.options import names_in, option
+from ciphercohort.job.options import checked, names_in, option
 
 LEAST = 10
 """Exact counts below it are not shown."""
@@ -17,6 +17,21 @@ def parted(record: type[Record], given: dict[str, Any]) -> tuple[Record, dict[st
     own = {each.name for each in fields(record)} & {*given}  # type: ignore[arg-type]
     rest = {name: value for name, value in given.items() if name not in own}
     return record(**{name: given[name] for name in own}), rest
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Options:
+    """Checked at birth, and so before a sum is opened.
+
+    Raises:
+        ParameterError: an option is out of range.
+    """
+
+    def __post_init__(self) -> None:
+        kinds = get_type_hints(type(self))
+        for each in fields(self):
+            if each.name != "sites":  # a text or names
+                checked(each, kinds[each.name], getattr(self, each.name))
 
 
 def _by() -> Any:
@@ -34,18 +49,18 @@ def _imputations() -> Any:
 
 def _bins() -> Any:
     words = "Bins of time. Default: the recorded unit of 50 to 1,100 of them, else 500."
-    return option(None, words, name="grid")
+    return option(None, words, name="grid", least=2)
 
 
 @dataclass(frozen=True, kw_only=True)
-class DescribeOptions:
+class DescribeOptions(_Options):
     """Of a table. sites: parties that consent to one of their own; of a simulation, or "all"."""
 
     by: str | None = _by()
     sites: str | tuple[str, ...] = option(
         "", "Parties that consent to a table of their own: a,b; of a simulation, or all."
     )
-    bins: int | None = option(None, "Of numeric columns. Default: 200, with epsilon 20.")
+    bins: int | None = option(None, "Of numeric columns. Default: 200, with epsilon 20.", least=2)
     least: int = _least()
 
     @property
@@ -55,7 +70,7 @@ class DescribeOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CurveOptions:
+class CurveOptions(_Options):
     """Of curves. bins: see `Stays.of`; tau: None: the last time that all groups reach.
 
     begin: curves are of who lived to this time; None: or to where their group is large enough.
@@ -71,7 +86,7 @@ class CurveOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CoxOptions:
+class CoxOptions(_Options):
     """Of a Cox model. bins: see `Stays.of`."""
 
     strata: str | None = option(
@@ -84,7 +99,7 @@ class CoxOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GlmOptions:
+class GlmOptions(_Options):
     """Of a generalised linear model. target, weight, offset: numbers of the schema's targets."""
 
     target: str | None = option(

@@ -179,7 +179,6 @@ def test_documents_have_the_pooled_table(kind: str) -> None:
 @pytest.mark.parametrize(
     ("asked", "epsilon", "words"),
     [
-        (CoxOptions(imputations=1), None, "not from 2 to 50"),
         (CoxOptions(imputations=51), None, "not from 2 to 50"),
         (CoxOptions(imputations=2, curves="stage"), None, "curves are of one fit"),
         (CoxOptions(imputations=2), 1.0, "belongs to exact sums"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -22,6 +22,7 @@ from statsmodels.genmod.generalized_linear_model import GLM
 
 from ciphercohort.after.sums import SumSeries
 from ciphercohort.results.documents import to_json
+from ciphercohort.study.asked import CoxOptions, CurveOptions, DescribeOptions, GlmOptions
 from ciphercohort.study.cox import Cox
 from ciphercohort.study.pictures import forest_picture
 from ciphercohort.study.private_cox import PrivateCox
@@ -432,6 +433,17 @@ def test_times_out_of_range_are_refused_before_a_sum(
     monkeypatch.setattr(SumSeries, "open", lambda *_: pytest.fail("a sum was opened"))
     with pytest.raises(ParameterError, match="is outside"):
         survival(cohort_by_age(), **more, **BY_AGE)
+
+
+@pytest.mark.parametrize("record", [DescribeOptions, CurveOptions, CoxOptions, GlmOptions])
+def test_options_out_of_range_make_no_record(record: type) -> None:
+    """Of every number below its least one, and nan."""
+    bounded = [each for each in fields(record) if each.metadata["least"] is not None]
+    assert bounded
+    for each in bounded:
+        for value in (each.metadata["least"] - 1, -5, math.nan):
+            with pytest.raises(ParameterError, match=each.metadata["name"] or each.name):
+                record(**{each.name: value})
 
 
 def test_bands_medians_and_means_are_lifelines() -> None:
