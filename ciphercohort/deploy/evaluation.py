@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 from ciphercohort.after.judged import ALL, HELD_OUT, Evaluation, judged
 from ciphercohort.after.judging import check_noise, objective, objective_at
@@ -30,6 +31,9 @@ from protocols.privacy.certificates.mechanism import Mechanism
 from protocols.statistics.evaluation.figures import LEAST
 from protocols.statistics.evaluation.objective import EvaluationObjective
 from protocols.sums.plan import GradientPlan
+
+ROUNDING = 1e-6
+"""Relative slack of a plan that is made again from the epsilon that it came to."""
 
 
 def evaluation_plan(
@@ -145,7 +149,8 @@ def evaluated(
 def _check_plan(plan: GradientPlan, schema: Schema, model: ReleasedModel) -> None:
     """Of what was agreed the rows, the threshold, the sites and the promise are anybody's choice.
 
-    All else follows from them: other bins or bounds would give other figures of the same rows.
+    All else follows from them: other bins or bounds would give other figures of the same rows. The
+    noise follows up to rounding: a plan states the epsilon that it comes to, not the one asked.
     """
     task, promise = cast(EvaluationObjective, plan.task), plan.privacy
     asked = (promise.epsilon, promise.delta, promise.colluders) if promise else (None, 0.0, 0)
@@ -158,7 +163,18 @@ def _check_plan(plan: GradientPlan, schema: Schema, model: ReleasedModel) -> Non
         held_out=plan.held_out,
         of_training=plan.of_training,
     )
-    if due.to_dict() != plan.to_dict():
+    if not _is_alike(due.to_dict(), plan.to_dict()):
         raise ParameterError(
             f"session {plan.session!r} agreed on another plan than an evaluation of this model has"
         )
+
+
+def _is_alike(one: Any, other: Any) -> bool:
+    """Whether documents have the same fields, up to rounding of numbers."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_is_alike(one[k], other[k]) for k in one)
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(_is_alike, one, other))
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=ROUNDING)
+    return bool(one == other)

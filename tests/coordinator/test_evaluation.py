@@ -223,12 +223,14 @@ def others_of(value: Any) -> Iterator[Any]:
         yield f"{value}x" if value else 1
 
 
+@pytest.mark.parametrize("epsilon", [None, 2.0])
 def test_figures_are_of_the_plan_that_follows_from_the_model(
-    study: Any, model: ReleasedModel
+    epsilon: float | None, study: Any, model: ReleasedModel
 ) -> None:
     """Whatever else was agreed: other bins or bounds give other figures of the same rows."""
     known = replace(model, session=study.trained)
-    plan = evaluation_plan(study.settings, known, rows="held-out", threshold=0.3, **WITHOUT)
+    asked = {**WITHOUT, "epsilon": epsilon, "however_noisy": True}
+    plan = evaluation_plan(study.settings, known, rows="held-out", threshold=0.3, **asked)
     session = create_session(study.settings, plan)
     study.serve(session)
     path = study.settings.session_folder(session) / "outcome.json"
