@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from protocols.errors import ParameterError, PolicyError, PrivacyError
+from parties.refusals import Reason, ToldError, told
+from protocols.errors import ParameterError, PolicyError
 from protocols.privacy.loss.accounting import compose
 from protocols.privacy.loss.ledger import Ledger
 
@@ -59,11 +60,10 @@ class Account:
         Raises:
             PolicyError: there is no such entry.
         """
-        if self._ledger is not None and not self._ledger.has(self._dataset, run):
-            raise PolicyError(
-                f"this party's ledger has no entry of plan {run[:16]}, whose second moment is to "
-                f"whiten rows of data set {self._dataset!r}: sum it again with this ledger"
-            )
+        with told(Reason.BUDGET):
+            has = self._ledger is None or self._ledger.has(self._dataset, run)
+        if not has:
+            raise ToldError(Reason.MOMENT, plan=run[:16])
 
     def reserve(self, cost: Mechanism, run: str) -> None:
         """Count the run as spent; run: its name, unique (the plan's digest).
@@ -83,15 +83,13 @@ class Account:
             return
         if self._open is not None or self._spent:
             raise PolicyError("this party has already reserved its budget for a run")
-        try:
+        with told(Reason.BUDGET):
             self._open, self._entry = self._ledger.reserved(
                 self._dataset,
                 cost.events,
                 additive_delta=cost.additive_delta,
                 identifier=run,
             )
-        except PrivacyError as error:
-            raise PolicyError(f"the privacy budget is refused: {error}") from None
         self.booked = booked
 
     def spend(self) -> None:
@@ -103,10 +101,8 @@ class Account:
         if self._spent:
             return
         if self._ledger and self._open:
-            try:
+            with told(Reason.BUDGET):  # and again, however often it is asked
                 self._ledger.spend(self._open, self._entry)
-            except PrivacyError as error:  # and again, however often it is asked
-                raise PolicyError(f"the privacy budget is refused: {error}") from None
         self._spent = True
 
     @property
@@ -122,7 +118,8 @@ class Account:
         """
         if self._ledger and self._open:
             self.spend()
-            self._ledger.commit(self._open, self._entry)
+            with told(Reason.BUDGET):
+                self._ledger.commit(self._open, self._entry)
             self._open = None
 
     def abandon(self) -> None:
@@ -130,7 +127,7 @@ class Account:
         if not self._spent:
             self.booked = ("", 0.0)
         if self._ledger and self._open and not self._spent:
-            with suppress(PrivacyError):  # spent, or over, as the ledger knows
+            with suppress(ToldError), told(Reason.BUDGET):  # spent, or over, as the ledger knows
                 self._ledger.rollback(self._open, self._entry)
             self._open = None
 

@@ -18,8 +18,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from parties.agent.consent import Consent
 from parties.agent.settings import Limits
 from parties.agent.store import SessionStore
+from parties.refusals import End, Reason, ToldError
 from parties.verifier.party import Party
-from protocols.errors import PolicyError
+from protocols.errors import CohortError, PolicyError
 from protocols.exchange.messages import (
     DEFAULT_SIZE_CAP,
     UNHEARD,
@@ -30,14 +31,12 @@ from protocols.exchange.messages import (
     encode,
 )
 from protocols.exchange.relayed import parted
-from protocols.names import COORDINATOR, MAX_NAME, is_session
+from protocols.names import COORDINATOR, is_session
 from protocols.plan.protocol import ABORT
 from protocols.plan.statement import make_statement
 from protocols.words import printable
 
 log = logging.getLogger(__name__)
-
-FINISHED = "finished"
 
 
 class Agent:
@@ -47,7 +46,8 @@ class Agent:
     the plan and outcome, as of `Party.outcome`, of one that has finished.
 
     Security: the state is durable before a reply leaves (`SessionStore.save`); a session that
-    ended, or whose key share was lost, is never begun again.
+    ended, or whose key share was lost, is never begun again. What a coordinator hears is the
+    party's reply, or one of the sentences of `parties.refusals`: all else is in the owner's log.
     """
 
     _lock = threading.Lock()  # of all agents of a process: OpenFHE's maps of keys are global
@@ -102,40 +102,43 @@ class Agent:
                 with self._lock:
                     self._busy -= 1
                     self._heard = time.monotonic()
-        except PolicyError as error:
+        except ToldError as error:
             log.warning("%s refuses %s: %s", self.name, request.step, error)
-            with self._lock:
-                return self._refuse(request, data, str(error))
+            reason = str(error)
+        except CohortError as error:
+            log.warning("%s fails at %s: %s", self.name, request.step, error)
+            reason = Reason.FAILED.value
+        except Exception:
+            log.exception("%s fails at %s:", self.name, request.step)
+            reason = Reason.FAILED.value
+        with self._lock:
+            return self._refuse(request, data, reason)
 
     def _known(self, request: Envelope, data: bytes) -> bytes | None:
         """A reply that needs no party; else the session is open afterwards."""
         if not is_session(request.session):
-            raise PolicyError(
-                f"session={printable(request.session)!r}: letters and digits, at most {MAX_NAME}"
-            )
+            raise ToldError(Reason.NAME, session=repr(request.session))
         record = self._store.record(request.session)
         if record and record.ended:
             if record.request == digest(data):
                 return bytes.fromhex(record.reply)
-            raise PolicyError(f"session {request.session!r} is over: {record.reason}")
+            raise _over(request, End.of(record.reason))
         if request.recipient != self.name or request.sender != COORDINATOR:
-            raise PolicyError(f"the message is for {request.recipient!r}, not for this party")
+            raise ToldError(Reason.ADDRESS, party=repr(request.recipient))
         if request.step == ABORT:
             return self._abort(request, data)
         if self._session is None:
             if request.step != "enrol":
-                raise PolicyError(f"session {request.session!r} has not begun here")
+                raise ToldError(Reason.UNKNOWN, session=repr(request.session))
             self._begin(request.session)
         elif request.session != self._session:
-            raise PolicyError(
-                f"this party is busy with session {self._session!r}; its owner can end that one: "
-                "cohort party abort"
-            )
+            log.warning("%s is busy with session %s", self.name, self._session)
+            raise ToldError(Reason.BUSY)
         return None
 
     def _abort(self, request: Envelope, data: bytes) -> bytes:
         said = printable(str(request.body.meta.get("reason", ""))[:500])
-        reason = f"aborted by the coordinator: {said}"
+        reason = f"{End.ABORTED.value}: {said}"
         reply = self._sign(request, data, Body())
         if self._store.record(request.session):
             self._end(reason, digest(data), reply)
@@ -158,13 +161,13 @@ class Agent:
     def _answer(self, request: Envelope, data: bytes) -> bytes:
         party = self._party
         if party is None or request.session != self._session:
-            raise PolicyError(f"session {request.session!r} is over")
+            raise _over(request, End.LOST)
         reply = party.handle(data)
         if party.answered == 0:
-            self._end("this party refused", digest(data), reply)
+            self._end(End.REFUSED.value, digest(data), reply)
         elif party.answered > self._saved[0] and request.step == "finish":
             self._keep(request.session, *party.outcome(request.body))
-            self._end(FINISHED, digest(data), reply)
+            self._end(End.FINISHED.value, digest(data), reply)
         else:
             self._save(party, request.step)
         return reply
@@ -173,8 +176,12 @@ class Agent:
         party, own = self._party, request.recipient == self.name
         if party is None or request.session != self._session or not own:
             return self._sign(request, data, Body({"error": reason}))
-        reply = party.refuse(request, digest(data), reason)
-        self._save(party, request.step)
+        try:
+            reply = party.refuse(request, digest(data), reason)
+            self._save(party, request.step)
+        except (CohortError, OSError) as error:  # nothing that it heard is durable, nor signed
+            log.warning("%s keeps no state: %s", self.name, error)
+            return self._sign(request, data, Body({"error": reason}))
         return reply
 
     def _save(self, party: Party, step: str) -> None:
@@ -205,8 +212,8 @@ class Agent:
     def _resume(self, session: str) -> None:
         try:
             self._party = self._store.resume(self._make_party)
-            reason = "the agent was restarted, and its key share was in memory only"
-        except PolicyError as error:
+            reason = End.RESTARTED.value
+        except (CohortError, OSError) as error:
             reason = str(error)
         if self._party is None:
             self._end(reason)
@@ -233,15 +240,15 @@ class Agent:
                 return
             silent = time.monotonic() - self._heard
             if silent > self._limits.idle_seconds:
-                self._end(f"no message for {self._limits.idle_seconds:g} s")
+                self._end(f"{End.SILENT.value} ({self._limits.idle_seconds:g} s)")
             elif time.time() - record.began > self._limits.session_seconds:
-                self._end(f"not finished within {self._limits.session_seconds:g} s")
+                self._end(f"{End.LATE.value} ({self._limits.session_seconds:g} s)")
 
     def give_up(self) -> str | None:
         """End the session because its owner says so; returns its name."""
         with self._lock:
             session = self._session
-            self._end("its owner gave it up")
+            self._end(End.GIVEN_UP.value)
             return session
 
     def statement(self, session: str | None = None) -> bytes:
@@ -281,5 +288,9 @@ class Agent:
         """The process ends: a session that is not kept on disk ends with it."""
         with self._lock:
             if not self._store.is_kept:
-                self._end("the agent was stopped, and its key share was in memory only")
+                self._end(End.STOPPED.value)
             self._party = None
+
+
+def _over(request: Envelope, end: End) -> ToldError:
+    return ToldError(Reason.OVER, session=repr(request.session), end=end.value)

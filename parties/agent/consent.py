@@ -14,7 +14,8 @@ from typing import Any
 
 from parties.agent.manifest import describe_plan
 from parties.agent.store import SessionStore
-from protocols.errors import ParameterError, PolicyError
+from parties.refusals import End, Reason, ToldError, told
+from protocols.errors import ParameterError
 from protocols.names import spoken
 from protocols.plan.run_plan import RunPlan
 
@@ -82,36 +83,26 @@ class Consent:
         """Refuse strangers.
 
         Raises:
-            PolicyError: a member is not the party that the owner knows by this name, one owner is
+            ToldError: a member is not the party that the owner knows by this name, one owner is
                 two members, or the owner's list cannot be read.
         """
-        try:
+        with told(Reason.PEERS):
             known = {**self._peers(), self._name: self._own_key}
-        except (ParameterError, OSError) as error:
-            raise PolicyError(f"this party's [peers] cannot be read: {error}") from None
         for member in plan.members:
             if known.get(member.name, member.verify_key) != member.verify_key:
-                raise PolicyError(
-                    f"party {member.name!r} of the plan has the key {spoken(member.verify_key)}, "
-                    f"but this owner knows it by {spoken(known[member.name])}: ask its owner by "
-                    "telephone; if the new key is right, run cohort party peers add --replace "
-                    "FOLDER CARD"
-                )
+                log.warning("party %r is known by %s", member.name, spoken(known[member.name]))
+                raise ToldError(Reason.KEY, party=repr(member.name), key=spoken(member.verify_key))
         strangers = [m for m in plan.members if m.name not in known]
         if strangers:
             shown = ", ".join(
                 f"{m.name!r} (key {spoken(m.verify_key)})" for m in strangers[:_SHOWN]
             )
             more = f" and {len(strangers) - _SHOWN} more" if len(strangers) > _SHOWN else ""
-            raise PolicyError(
-                f"this owner does not know {shown}{more} of the plan: get the card of each, "
-                "compare its key with its owner by telephone, and run cohort party peers add "
-                "FOLDER CARD"
-            )
+            raise ToldError(Reason.STRANGERS, party=shown + more)
         owners = Counter(m.verify_key for m in plan.members)
         twins = [m.name for m in plan.members if owners[m.verify_key] > 1]
         if twins:
-            raise PolicyError(f"{' and '.join(map(repr, twins))} of the plan have the same key")
+            raise ToldError(Reason.TWINS, party=" and ".join(map(repr, twins)))
 
     def pending(self) -> dict[str, str]:
         """Manifests in words, by the code to decide by."""
@@ -148,7 +139,7 @@ class Consent:
         """Return once the owner agrees.
 
         Raises:
-            PolicyError: the owner refuses, does not answer in time, or does not know a member; or,
+            ToldError: the owner refuses, does not answer in time, or does not know a member; or,
                 for which nobody is asked, the rows are not those of its training or the budget
                 would be overdrawn; or the session is over, or the same request has come again,
                 which waits in its place.
@@ -178,17 +169,14 @@ class Consent:
                 if self._pending.get(digest) is asked:
                     del self._pending[digest]
             if not self._decided[asked.decision]:
-                raise PolicyError(f"the owner refuses plan {digest[:16]}")
+                raise ToldError(Reason.CONSENT, plan=digest[:16])
 
     def _wait(self, asked: _Asked, deadline: float) -> None:
-        digest = asked.plan
         while asked.decision not in self._decided:
             if asked.session in self._over:
-                raise PolicyError(f"session {asked.session!r} is over")
-            if self._pending.get(digest) is not asked:
-                raise PolicyError(f"plan {digest[:16]} came again, and waits for its owner anew")
+                raise ToldError(Reason.OVER, session=repr(asked.session), end=End.LOST.value)
+            if self._pending.get(asked.plan) is not asked:
+                raise ToldError(Reason.AGAIN, plan=asked.plan[:16])
             if not self._changed.wait(deadline - time.monotonic()):
-                raise PolicyError(
-                    f"the owner did not answer to plan {digest[:16]} within "
-                    f"{self._wait_seconds:g} s"
-                )
+                log.warning("no answer within %g s", self._wait_seconds)
+                raise ToldError(Reason.SILENCE, plan=asked.plan[:16])

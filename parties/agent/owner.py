@@ -33,6 +33,7 @@ from parties.agent.vault import Vault
 from parties.coins import Coin, Coins, cell_coins
 from parties.kernel.private import Terms
 from parties.kernel.run import Run, row_seal
+from parties.refusals import Reason, told
 from protocols.errors import CohortError, PolicyError, PrivacyError
 from protocols.exchange.documents import Checked, parse_json, read
 from protocols.exchange.private_files import private_folder, write_private
@@ -106,7 +107,7 @@ class Owner:
     ) -> None:
         self._results = results
         self.name, self.schema, self.signing_key, self.store = name, schema, signing_key, store
-        self.peers = peers
+        self._peers = peers
         self._rows, self._views, self.terms, self._room = rows, views, terms, room
         self._coins = coins or Coins(SystemRandomness())
         self._account = partial(Account, ledger, dataset, largest)
@@ -162,6 +163,11 @@ class Owner:
             views=self._views,
             peers=self.peers,
         )
+
+    def peers(self) -> Mapping[str, str]:
+        """Keys of other parties, as they are now. Raises ToldError: they cannot be read."""
+        with told(Reason.PEERS):
+            return self._peers()
 
     def beside(self, sheet: Any) -> dict[str, Any]:
         """Memory for encoded rows, of the sheets that encode some."""

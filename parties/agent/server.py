@@ -19,13 +19,14 @@ from typing import Any
 from parties.agent import frames
 from parties.agent.agent import Agent
 from parties.agent.doors import CONNECTIONS, Doors
+from parties.refusals import Reason
 from protocols.errors import CohortError, MessageError, ParameterError, PolicyError
 
 log = logging.getLogger(__name__)
 
 FRAME_SECONDS = 120.0
 _TICK_SECONDS = 0.5
-FAILED = b"the request is malformed, or the agent failed: see its own log"
+FAILED = Reason.FAILED.value.encode()
 """All that a relay hears of an error of another type."""
 Answer = Callable[[bytes, bytes], bytes]
 
@@ -70,7 +71,13 @@ class AgentServer:
     def _message(self, kind: bytes, payload: bytes) -> bytes:
         if kind != frames.MESSAGE:
             raise PolicyError(f"request {kind!r} is the owner's: it has a socket of its own")
-        return self._agent.handle(payload)
+        try:
+            return self._agent.handle(payload)
+        except MessageError:
+            raise
+        except CohortError as error:  # not even a refusal could be signed
+            log.warning("no refusal is signed: %s", error)
+            raise MessageError(Reason.FAILED.value) from None
 
     def _control(self, kind: bytes, payload: bytes) -> bytes:
         if kind == frames.STATUS:

@@ -9,9 +9,8 @@ import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from parties.verifier.party import REFUSED
+from parties.refusals import Reason, ToldError, told
 from parties.verifier.recompute import recompute
-from protocols.errors import PolicyError
 from protocols.plan.run_plan import RunPlan
 from protocols.privacy.loss import mu_for_epsilon
 from protocols.privacy.loss.accounting import GaussianEvent
@@ -27,7 +26,7 @@ def foreseen(plan: RunPlan, owner: Any) -> tuple[str, ...]:
     """In words, for whoever consents; owner: as of `driven.agent_of`.
 
     Raises:
-        PolicyError: the plan, or it and the training that it announces, would overdraw the budget,
+        ToldError: the plan, or it and the training that it announces, would overdraw the budget,
             or its promise does not follow from its noise; or the rows are not those of the training
             that it is of, which the owner alone is told.
     """
@@ -47,7 +46,7 @@ def _of_training(plan: RunPlan, owner: Any) -> Iterator[str]:
             owner.name,
             training[:16],
         )
-        raise PolicyError(REFUSED)
+        raise ToldError(Reason.ROWS)
     said = {
         True: "was of the rows that you have now",
         False: "was of other rows than you have now",
@@ -59,26 +58,26 @@ def _of_training(plan: RunPlan, owner: Any) -> Iterator[str]:
 def _of_budget(plan: RunPlan, owner: Any) -> tuple[str, ...]:
     if plan.privacy is None:
         return ()  # the policy and the account say what they accept
-    cost = recompute(plan, owner.schema.norm_bound)
-    found = owner.foresee(tuple(cost.events), cost.additive_delta, plan.digest())
+    with told(Reason.PROMISE):
+        cost = recompute(plan, owner.schema.norm_bound)
+        announced = _announced(plan, cost)
+    with told(Reason.BUDGET):
+        found = owner.foresee(tuple(cost.events), cost.additive_delta, plan.digest())
     if found is None:
         return ("Budget: no ledger is kept, so nobody adds up what runs on your data spend",)
-    told = [
+    words = [
         f"Budget: epsilon={found['epsilon']:g}, delta={found['delta']:g} of all runs on your data "
         "together, see [budget] of party.toml",
         f"  spent so far: epsilon={found['before']:.4g} in {count(found['sessions'], 'session')}; "
         f"with this one: epsilon={found['after']:.4g} (as the ledger adds up: this may be "
         "a little less than the plan promises)",
     ]
-    announced = _announced(plan, cost)
     if announced is not None:
         what, whole = announced
-        try:
+        with told(Reason.AHEAD, what=what):
             after = owner.foresee((whole,), 0.0, plan.digest())["after"]
-        except PolicyError as error:
-            raise PolicyError(f"with {what} that this sum announces, {error}") from None
-        told.append(f"  with {what} that it announces as well: epsilon={after:.4g}")
-    return tuple(told)
+        words.append(f"  with {what} that it announces as well: epsilon={after:.4g}")
+    return tuple(words)
 
 
 def _announced(plan: RunPlan, cost: Mechanism) -> tuple[str, GaussianEvent] | None:

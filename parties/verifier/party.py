@@ -20,6 +20,7 @@ from parties.kernel.run import Run
 from parties.policy import Policy
 from parties.reader.shard import Shard
 from parties.reader.views import Views
+from parties.refusals import REFUSED
 from parties.verifier.party_protocol import PartyProtocol, half_of
 from parties.verifier.recompute import recompute
 from protocols.errors import CohortError, DataError, MessageError, PolicyError, ProtocolError
@@ -55,9 +56,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-REFUSED = "this party refuses: see its own log"
-"""All that a coordinator hears of a refusal for the sake of rows."""
-
 
 class Party:
     """Holds one shard, one key share and one policy; answers the coordinator.
@@ -70,7 +68,7 @@ class Party:
     Privacy: whatever goes wrong once rows are open (`parties.kernel.private`), of any type, has one
     text, counts as spent and ends the session, so that a coordinator learns nothing from words,
     kind or absence of a reply and cannot ask again. All other refusals follow from public figures
-    alone.
+    alone, or have one of the sentences of `parties.refusals`.
 
     run: its rows, key, randomness and account, behind their boundary; coordinator_key: the
     coordinator's verification key (hex).

@@ -16,6 +16,7 @@ from parties.kernel.private import HiddenError, Private
 from parties.kernel.serving import METHODS
 from parties.reader.schema import Schema
 from parties.reader.views import views_of
+from parties.refusals import ToldError
 from protocols.ckks.shared_keys import public_context
 from protocols.errors import CohortError, MessageError, PolicyError
 from protocols.exchange import Body
@@ -61,6 +62,7 @@ class Calls:
 
 
 def _error(kind: str, text: str, touched: bool = False, culprit: str | None = None) -> CohortError:
+    kind = PolicyError.__name__ if kind == ToldError.__name__ else kind
     found = getattr(errors, kind, MessageError)
     if found is errors.ProtocolError:
         return errors.ProtocolError(text, culprit)

@@ -430,7 +430,7 @@ def test_a_killed_centre_lets_go_and_one_that_is_driven_does_not(
             assert state(early) == "running"
             drive.let_go(settings, said.append)
     assert not said and state(early) == "interrupted"
-    with pytest.raises(ProtocolError, match="busy with session"):
+    with pytest.raises(ProtocolError, match="busy with another session"):
         centre.serve(centre.begin()[0])
     drive.let_go(settings, said.append)
     assert len(said) == 1 and early in said[0] and state(early) == "aborted"

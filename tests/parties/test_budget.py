@@ -77,7 +77,9 @@ def consent_of(
 
 
 @PLAN
-def test_nobody_is_asked_for_what_would_be_overdrawn(which: str, tmp_path: Path) -> None:
+def test_nobody_is_asked_for_what_would_be_overdrawn(
+    which: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """With the training that a second moment announces: it alone would fit."""
     plan = plan_of(which)
     ledger = ledger_in(tmp_path, spent=0.8)
@@ -89,8 +91,9 @@ def test_nobody_is_asked_for_what_would_be_overdrawn(which: str, tmp_path: Path)
     with pytest.raises(PolicyError) as caught:
         consent_of(tmp_path, plan, ledger).require(plan)
     told = str(caught.value)
-    assert "did not answer" not in told and f"raise epsilon under {BUDGET}" in told
-    assert "spent so far: 0.8 in 1 session)" in told
+    assert "privacy budget is refused" in told and "0.8" not in told
+    assert f"raise epsilon under {BUDGET}" in caplog.text
+    assert "spent so far: 0.8 in 1 session)" in caplog.text
     assert ("with the training that this sum announces" in told) is fits
     assert ledger.path.read_text() == before
 

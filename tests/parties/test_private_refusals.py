@@ -23,8 +23,9 @@ from parties.kernel.sums.row_function import Contributor
 from parties.policy import Policy
 from parties.reader.schema import Label, NumericColumn, Schema
 from parties.reader.shard import ClampCounts, Shard
+from parties.refusals import REFUSED
 from parties.verifier.objectives import open_contributor
-from parties.verifier.party import REFUSED, Party
+from parties.verifier.party import Party
 from parties.verifier.secure_aggregation import SecureAggregationParty
 from protocols.aggregate.choice import choose
 from protocols.aggregate.cipher import encode

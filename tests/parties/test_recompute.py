@@ -224,7 +224,7 @@ def spent(path: Path) -> float:
 
 
 def test_a_finished_run_is_spent_and_the_next_is_an_overdraft(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "ledger"
     session(path).run()
@@ -235,9 +235,9 @@ def test_a_finished_run_is_spent_and_the_next_is_an_overdraft(
         raise AssertionError("a key was made")
 
     monkeypatch.setattr(key_session, "KeyShare", no_key)
-    with pytest.raises(ProtocolError, match="privacy budget is refused: epsilon=1.4") as caught:
+    with pytest.raises(ProtocolError, match="privacy budget is refused: see") as caught:
         session(path).run()
-    assert caught.value.culprit == "hospital-1"
+    assert caught.value.culprit == "hospital-1" and "epsilon=1.4" in caplog.text
     assert entries(path) == ["reserve", "spend", "commit"]
 
 

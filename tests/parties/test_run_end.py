@@ -154,7 +154,7 @@ def test_a_run_that_goes_on_is_displaced_by_nobody(
     with waiting(tmp_path, make) as run:
         before, (code,) = run.agent.status(), run.agent.consent.pending()
         for session in ("another", "0" * 32):
-            assert "busy with session" in run.tell("enrol", session)
+            assert "busy with another session" in run.tell("enrol", session)
             assert run.tell("abort", session) == ""
             assert "is over" in run.tell("enrol", session)
         assert {k: run.agent.status()[k] for k in ("session", "pending")} == {

@@ -19,8 +19,8 @@ from parties.kernel.serving import _Whole
 from parties.policy import Policy
 from parties.reader.schema import Label, NumericColumn, Schema
 from parties.reader.views import encode_with_views
+from parties.refusals import REFUSED
 from parties.verifier.foreseen import foreseen
-from parties.verifier.party import REFUSED
 from protocols.errors import PolicyError
 from tests.support.damage import DAMAGED
 

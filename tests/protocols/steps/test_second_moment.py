@@ -23,7 +23,7 @@ from parties.kernel.integers.symmetric import flat, square
 from parties.kernel.private import closed
 from parties.kernel.run import row_seal as seal
 from parties.policy import Policy
-from parties.verifier.party import REFUSED
+from parties.refusals import REFUSED
 from protocols.errors import (
     CohortError,
     MessageError,
