@@ -62,7 +62,7 @@ def test_a_name_buys_one_release_whatever_comes_between(
         ask(name)
     with suppress(PolicyError):
         ask("begin")
-    with pytest.raises(PolicyError, match="names another run of this ledger"):
+    with pytest.raises(PolicyError, match="budget is refused"):
         ask("account", "reserve", (EVENT,), 0.0, "run")
     ask("take_back")
     ask("begin")
