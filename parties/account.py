@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from parties.refusals import Reason, ToldError, told
+from parties.policy import Reason, ToldError, told
 from protocols.errors import ParameterError, PolicyError
 from protocols.privacy.loss.accounting import compose
 from protocols.privacy.loss.ledger import Ledger

@@ -12,8 +12,6 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from protocols.words import printable
-
 _PARENT_DEATH = 1  # PR_SET_PDEATHSIG
 
 _START = """import os, sys
@@ -75,17 +73,22 @@ def no_core_files() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
+def _printable(text: str) -> str:
+    """As `protocols.words`, which no process with secrets loads."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
 class Lines(logging.Formatter):
     """One record, one line, whatever another party chose of it; lines of a trace begin by "| "."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - as the library has it
         """Without what a terminal would obey."""
-        return printable(super().formatMessage(record))
+        return _printable(super().formatMessage(record))
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 - as the library has it
         """An error's words may be another party's."""
         trace = super().formatException(ei).splitlines()
-        return "\n".join(f"| {printable(line)}" for line in trace)
+        return "\n".join(f"| {_printable(line)}" for line in trace)
 
 
 def log_lines(form: str) -> None:

@@ -18,9 +18,8 @@ from parties.kernel import private
 from parties.kernel.keys import KeysSheet
 from parties.kernel.keys.key_share import KeyShare
 from parties.kernel.sums import session as sums_session_of_kernel
-from parties.policy import Policy
+from parties.policy import REFUSED, Policy
 from parties.reader.schema import Label, Schema
-from parties.refusals import REFUSED
 from parties.verifier.party import Party
 from protocols.ckks.flooding import Flooding
 from protocols.errors import CohortError, DataError, PolicyError, PrivacyError, ProtocolError

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from parties.agent.consent import Consent
 from parties.agent.settings import Limits
 from parties.agent.store import SessionStore
-from parties.refusals import End, Reason, ToldError
+from parties.policy import End, Reason, ToldError
 from parties.verifier.party import Party
 from protocols.errors import CohortError, PolicyError
 from protocols.exchange.messages import (
@@ -47,7 +47,7 @@ class Agent:
 
     Security: the state is durable before a reply leaves (`SessionStore.save`); a session that
     ended, or whose key share was lost, is never begun again. What a coordinator hears is the
-    party's reply, or one of the sentences of `parties.refusals`: all else is in the owner's log.
+    party's reply, or one of the sentences of `parties.policy`: all else is in the owner's log.
     """
 
     _lock = threading.Lock()  # of all agents of a process: OpenFHE's maps of keys are global

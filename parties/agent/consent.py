@@ -14,7 +14,7 @@ from typing import Any
 
 from parties.agent.manifest import describe_plan
 from parties.agent.store import SessionStore
-from parties.refusals import End, Reason, ToldError, told
+from parties.policy import End, Reason, ToldError, told
 from protocols.errors import ParameterError
 from protocols.names import spoken
 from protocols.plan.run_plan import RunPlan

@@ -33,7 +33,7 @@ from parties.agent.vault import Vault
 from parties.coins import Coin, Coins, cell_coins
 from parties.kernel.private import Terms
 from parties.kernel.run import Run, row_seal
-from parties.refusals import Reason, told
+from parties.policy import Reason, told
 from protocols.errors import CohortError, PolicyError, PrivacyError
 from protocols.exchange.documents import Checked, parse_json, read
 from protocols.exchange.private_files import private_folder, write_private

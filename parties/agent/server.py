@@ -19,7 +19,7 @@ from typing import Any
 from parties.agent import frames
 from parties.agent.agent import Agent
 from parties.agent.doors import CONNECTIONS, Doors
-from parties.refusals import Reason
+from parties.policy import Reason
 from protocols.errors import CohortError, MessageError, ParameterError, PolicyError
 
 log = logging.getLogger(__name__)

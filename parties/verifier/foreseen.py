@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from parties.refusals import Reason, ToldError, told
+from parties.policy import Reason, ToldError, told
 from parties.verifier.recompute import recompute
 from protocols.plan.run_plan import RunPlan
 from protocols.privacy.loss import mu_for_epsilon

@@ -17,10 +17,9 @@ from parties.account import Account, hold
 from parties.coins import Coins
 from parties.kernel.private import HiddenError
 from parties.kernel.run import Run
-from parties.policy import Policy
+from parties.policy import REFUSED, Policy
 from parties.reader.shard import Shard
 from parties.reader.views import Views
-from parties.refusals import REFUSED
 from parties.verifier.party_protocol import PartyProtocol, half_of
 from parties.verifier.recompute import recompute
 from protocols.errors import CohortError, DataError, MessageError, PolicyError, ProtocolError
@@ -68,7 +67,7 @@ class Party:
     Privacy: whatever goes wrong once rows are open (`parties.kernel.private`), of any type, has one
     text, counts as spent and ends the session, so that a coordinator learns nothing from words,
     kind or absence of a reply and cannot ask again. All other refusals follow from public figures
-    alone, or have one of the sentences of `parties.refusals`.
+    alone, or have one of the sentences of `parties.policy`.
 
     run: its rows, key, randomness and account, behind their boundary; coordinator_key: the
     coordinator's verification key (hex).

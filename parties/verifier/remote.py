@@ -14,9 +14,9 @@ import protocols.errors as errors
 from parties.kernel.channel import Channel, Handle
 from parties.kernel.private import HiddenError, Private
 from parties.kernel.serving import METHODS
+from parties.policy import ToldError
 from parties.reader.schema import Schema
 from parties.reader.views import views_of
-from parties.refusals import ToldError
 from protocols.ckks.shared_keys import public_context
 from protocols.errors import CohortError, MessageError, PolicyError
 from protocols.exchange import Body

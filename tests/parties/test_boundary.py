@@ -14,7 +14,7 @@ import pytest
 
 from parties.account import Account
 from parties.kernel.private import Kept, Private, kept_like, opened
-from parties.refusals import REFUSED
+from parties.policy import REFUSED
 from parties.verifier import party as party_module
 from parties.verifier.party import Party
 from protocols.errors import (

@@ -20,10 +20,9 @@ from parties.coins import Coins
 from parties.kernel.integers.exact import Exact
 from parties.kernel.run import Run
 from parties.kernel.sums.row_function import Contributor
-from parties.policy import Policy
+from parties.policy import REFUSED, Policy
 from parties.reader.schema import Label, NumericColumn, Schema
 from parties.reader.shard import ClampCounts, Shard
-from parties.refusals import REFUSED
 from parties.verifier.objectives import open_contributor
 from parties.verifier.party import Party
 from parties.verifier.secure_aggregation import SecureAggregationParty

@@ -22,9 +22,8 @@ from parties.agent.consent import Consent
 from parties.agent.owner import Owner
 from parties.agent.store import SessionStore
 from parties.agent.vault import Vault
-from parties.policy import Policy
+from parties.policy import End, Policy, Reason
 from parties.reader.views import encode_with_views
-from parties.refusals import End, Reason
 from parties.verifier.foreseen import foreseen
 from parties.verifier.party import Party
 from protocols import errors

@@ -16,10 +16,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from parties.agent.owner import Owner
 from parties.agent.settings import ROWS
 from parties.kernel.serving import _Whole
-from parties.policy import Policy
+from parties.policy import REFUSED, Policy
 from parties.reader.schema import Label, NumericColumn, Schema
 from parties.reader.views import encode_with_views
-from parties.refusals import REFUSED
 from parties.verifier.foreseen import foreseen
 from protocols.errors import PolicyError
 from tests.support.damage import DAMAGED

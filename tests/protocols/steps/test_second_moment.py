@@ -22,8 +22,7 @@ from parties.account import Account
 from parties.kernel.integers.symmetric import flat, square
 from parties.kernel.private import closed
 from parties.kernel.run import row_seal as seal
-from parties.policy import Policy
-from parties.refusals import REFUSED
+from parties.policy import REFUSED, Policy
 from protocols.errors import (
     CohortError,
     MessageError,
