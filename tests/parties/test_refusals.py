@@ -17,7 +17,7 @@ import parties.agent.consent as consent_module
 import parties.verifier.foreseen as foreseen_module
 from ciphercohort.deploy.evaluation import evaluation_plan
 from coordinator.deployment import create_session
-from parties import refusals
+from parties import policy as refusals
 from parties.agent.consent import Consent
 from parties.agent.owner import Owner
 from parties.agent.store import SessionStore
