@@ -27,7 +27,7 @@ SETS = (*PUBLIC, CREDIT, MNIST)
 STEPS = 30
 UNKNOWN = (
     f"the curves' values: the figures are images; how many iterations they show ({STEPS} here)",
-    'the private financial data; without "restructured MNIST" scikit-learn\'s digits stand in',
+    "the private financial data",
 )
 
 
@@ -47,6 +47,7 @@ def sets(
     tables = [(need.name, settings.load(need), need.labels[0]) for need in there]
     if MNIST in needs and MNIST not in there:
         tables.append(("digits 3 v 8", digits(), "y"))
+        notes.append("digits 3 v 8: scikit-learn's, for MNIST's")
     return [(name, *unit_rows(frame, label)) for name, frame, label in tables], notes
 
 

@@ -49,7 +49,7 @@ class Need:
         """Rows, columns and labels."""
         few = len(self.labels) <= 3
         labels = ", ".join(self.labels) if few else f"{len(self.labels)} outputs"
-        return f"{self.rows:,} rows, {self.features} columns and {labels}"
+        return f"{self.rows:,} rows, {self.features} columns, {labels}"
 
     @property
     def words(self) -> str:
