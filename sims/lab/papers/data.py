@@ -19,9 +19,9 @@ Rows = NDArray[np.intp]
 FOLDER = Path("data")
 """Where tables are looked for, unless the reader names another folder."""
 QUICK_ROWS = 400
-KIM = "file of Kim et al. (2018), repository kimandrik/IDASH2017 on GitHub"
+KIM = "kimandrik/IDASH2017 on GitHub (Kim et al., 2018)"
 HOSMER = f"Hosmer and Lemeshow, Applied Logistic Regression; {KIM}"
-UCI = "UCI Machine Learning Repository"
+UCI = "UCI"
 MULAN = "Mulan multi-target regression data sets (Spyromitros-Xioufis et al., 2016)"
 
 
@@ -47,7 +47,7 @@ class Need:
     @property
     def shape(self) -> str:
         """Rows, columns and labels."""
-        few = len(self.labels) <= 3
+        few = len(self.labels) == 1
         labels = ", ".join(self.labels) if few else f"{len(self.labels)} outputs"
         return f"{self.rows:,} rows, {self.features} columns, {labels}"
 
@@ -142,7 +142,7 @@ MNIST = Need(
     13966,
     196,
     ("y",),
-    "MNIST, digits 3 and 8, averaged to 14 x 14 points; LeCun et al., Proc. IEEE 86 (1998)",
+    "MNIST, digits 3 and 8, averaged to 14×14 points; LeCun et al., Proc. IEEE 86 (1998)",
 )
 ENB = Need("enb.csv", 768, 8, ("Y1", "Y2"), MULAN)
 SLUMP = Need("slump.csv", 103, 7, ("SLUMP_cm", "FLOW_cm", "Compressive_Strength_Mpa"), MULAN)

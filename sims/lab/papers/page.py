@@ -28,7 +28,7 @@ Figures of a cell are in the order of its names; words of the line above are lef
 
 `cohort reproduce 000 figure-1 --out DIR` writes an item's table, with notes and seconds of each
 row, and figure; `--quick` takes seconds. Tables, listed below, are read from `data`, or
-`--data-folder`. `cohort reproduce all --out DIR --page docs/papers.md` makes the page.
+`--data-folder`.
 """
 PICTURES = "papers"
 """Folder beside the page; an item's picture is PAPER-NAME.svg in it."""
@@ -76,7 +76,8 @@ def _index(items: Sequence[Item]) -> Iterator[str]:
     yield "|---" * (len(VERDICTS) + 1) + "|"
     for paper in PAPERS:
         named = [(i.about.verdict, f"[{i.name}](#{i.stem})") for i in items if i.paper == paper]
-        named += [(MISSING, each.what) for each in NOT_HERE if each.paper == paper]
+        missing = sum(each.paper == paper for each in NOT_HERE)
+        named += [(MISSING, f"{missing}, below")] * bool(missing)
         yield line((paper, *("; ".join(w for v, w in named if v == each) for each in VERDICTS)))
     yield ""
 

@@ -93,7 +93,7 @@ def run(settings: Settings) -> Result:
             errors.append(abs(figure_3.error_of(link) - figure_3.ERRORS[kind][radius]))
             off[kind].append(abs(beta / paper[0] - 1))
             gaps[need.name] = max(gaps.get(need.name, 0.0), abs(accuracy - paper[2]))
-            words = f"{kind} [-{radius:g}, {radius:g}]"
+            words = f"{kind} ±{radius:g}"
             found = {
                 "smoothness": (paper[0], beta),
                 "steps": (paper[1], float(steps)),
@@ -129,8 +129,8 @@ ABOUT = About(
     data=figure_3.ABOUT.data,
     unknown=("the held-out rows, the columns, categories' numbers",),
     remarks=(
-        "some printed accuracies are of training rows, whose file the paper's repository has as "
-        "that of the test rows too (table_3.py)",
+        "some printed accuracies are of training rows, which the paper's repository has as test "
+        "rows too (table_3.py)",
     ),
     seconds=60,
 )
