@@ -61,7 +61,7 @@ def page(
         parts.append(f"## {paper}: {title}\n")
         gaps = [each for each in NOT_HERE if each.paper == paper]
         if gaps:
-            parts.append("".join(f"- missing: {each.what}: {each.reason}\n" for each in gaps))
+            parts.append("".join(f"- missing: {each.reason}\n" for each in gaps))
         for item in (each for each in items if each.paper == paper):
             found = documents.get((item.paper, item.name))
             picture = folder / PICTURES / f"{item.stem}.svg" if folder else None
@@ -76,8 +76,7 @@ def _index(items: Sequence[Item]) -> Iterator[str]:
     yield "|---" * (len(VERDICTS) + 1) + "|"
     for paper in PAPERS:
         named = [(i.about.verdict, f"[{i.name}](#{i.stem})") for i in items if i.paper == paper]
-        missing = sum(each.paper == paper for each in NOT_HERE)
-        named += [(MISSING, f"{missing}, below")] * bool(missing)
+        named += [(MISSING, each.what) for each in NOT_HERE if each.paper == paper]
         yield line((paper, *("; ".join(w for v, w in named if v == each) for each in VERDICTS)))
     yield ""
 
