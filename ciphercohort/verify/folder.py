@@ -118,7 +118,8 @@ def verify_run(
             return checks
         return [*checks, *(_of_a_party(release) if documents else ()), *_of_a_session(release)]
     of_session = any((release / name).exists() for name in (SESSION, OUTCOME))
-    if status is None and rows is None and (documents or of_session):
+    # A run folder without its status is none; a session's has no halves.
+    if status is None and rows is None and (documents or of_session) and release == path:
         return [*(_of_a_party(release) if documents else ()), *_of_a_session(release)]
     if status is None:
         raise ParameterError(

@@ -432,7 +432,9 @@ def test_nobody_is_asked_about_a_plan_that_the_policy_refuses(tmp_path: Path) ->
     assert refused.value.culprit == VICTIM
 
 
-def test_an_owner_who_takes_it_back_does_not_go_on_after_a_restart(tmp_path: Path) -> None:
+def test_an_owner_who_takes_it_back_does_not_go_on_after_a_restart(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     session = sums_session()
     agents = Agents(tmp_path, Vault(PASSPHRASE), session=session)
 
@@ -442,6 +444,6 @@ def test_an_owner_who_takes_it_back_does_not_go_on_after_a_restart(tmp_path: Pat
             agents.restart(VICTIM)
         return agents.ask(step, outgoing)
 
-    with pytest.raises(ProtocolError, match="exact_sums") as refused:
+    with pytest.raises(ProtocolError, match="is over: see its own log") as refused:
         session.run(restarted)
-    assert refused.value.culprit == VICTIM
+    assert refused.value.culprit == VICTIM and "exact_sums" in caplog.text

@@ -86,9 +86,14 @@ def check(found: dict[str, Any], rows: pd.DataFrame) -> None:
 
 
 @pytest.mark.parametrize("by", [None, "sex", "ward", "died"])
-def test_every_figure_is_that_of_the_pooled_rows(by: str | None, schema: Path) -> None:
+def test_every_figure_is_that_of_the_pooled_rows(
+    by: str | None, schema: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With none left out."""
+    place = "ciphercohort.study.description.hidden"
+    monkeypatch.setattr(place, lambda counts, least: hidden(counts, 1))
     rows = table()
-    found = describe(rows, by=by, schema=schema, split="by:site", sites="all", least=1)
+    found = describe(rows, by=by, schema=schema, split="by:site", sites="all", least=2)
     assert by not in found.groups[ALL]["columns"]
     check(found.groups[ALL], rows)
     if by is not None:

@@ -253,7 +253,7 @@ def test_a_ledger_that_has_not_seen_the_sum_refuses(tmp_path: Path) -> None:
     cost = Mechanism.from_plan(plan, plan.task.row_norm)
     account.reserve(cost, plan.digest())
     account.require(plan.digest())
-    with pytest.raises(PolicyError, match="data set 'others'"):
+    with pytest.raises(PolicyError, match="no entry of plan"):
         Account(ledger, "others").require(plan.digest())
 
 

@@ -106,8 +106,8 @@ def deviating(watched: Watched, change: Callable[[str, list[Any]], list[Any]]) -
     party: Any = watched.run.parties[THIRD]
     opened = party._open_half
 
-    def open_half(*args: Any) -> Any:
-        half = opened(*args)
+    def open_half(*args: Any, **more: Any) -> Any:
+        half = opened(*args, **more)
         gradient = half.gradient
 
         def other(t: int, label: str, point: Any) -> Any:
