@@ -45,6 +45,7 @@ from coordinator.costs import Costs
 from coordinator.deployment import OUTCOME, SESSION
 from coordinator.log import TRANSCRIPT
 from coordinator.replay import Check, replay
+from coordinator.settings import FILE as CENTRE_FILE
 from coordinator.settings import SCHEMA, Settings
 from coordinator.status import FILE as STATUS
 from parties.agent.settings import ROWS
@@ -94,6 +95,8 @@ def session_checks(folder: Path) -> Iterator[Check]:
         CohortError: a document cannot be written again; says why.
     """
     at_centre = any((folder / name).exists() for name in (SESSION, STATUS, MESSAGES))
+    # Where it was made, whatever is gone of it.
+    at_centre |= (folder.resolve().parent.parent / CENTRE_FILE).exists()
     if not at_centre and not (folder / OUTCOME).exists() and (folder / TRANSCRIPT).exists():
         yield Check("not checked", True, BROUGHT)
         return

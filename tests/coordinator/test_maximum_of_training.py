@@ -154,6 +154,8 @@ def test_a_flower_run_brings_all_documents_away(
     names = [{path.name for path in folder.iterdir()} for folder in (trained.folder, out)]
     assert names[0] - left == names[1] and ("inference.tex" in names[1]) == is_moved
     assert failed(out) == {} and "brought away" in checks(out)["not checked"]
+    shutil.copytree(out, stripped := trained.folder.parent / "stripped")
+    assert "outcome.json is missing" in failed(stripped)["session"]  # where it was made
     (out / "transcript.jsonl").unlink()  # nobody's folder
     assert "outcome.json is missing" in failed(out)["session"]
 
