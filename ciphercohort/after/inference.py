@@ -197,7 +197,7 @@ def infer_by(
     if mu is not None:
         outputs = targets_of(schema.label).outputs if model == "linear" else 1
         first = _first_sum(sums, model, bound, outputs)
-        check_rows(reach_of(sums.plan(first, mu), model), sums.rows, tell)
+        check_rows(reach_of(sums.plan(first, mu), model), sums.figures, tell)
     freedom = math.inf
     if model != "logistic":
         notes += _ends(targets_of(schema.label))

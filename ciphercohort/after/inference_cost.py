@@ -17,7 +17,7 @@ from protocols.privacy.certificates.sums import MECHANISM_SHARE
 from protocols.privacy.loss import epsilon_for_mu
 from protocols.statistics.inference.budget import COUNTED, TOWARDS, training_part
 from protocols.statistics.inference.objective import InformationObjective, ProductsObjective
-from protocols.statistics.inference.reach import Reach, reach
+from protocols.statistics.inference.reach import Reach, needs_words, reach, spread_of
 from protocols.sums.one_sum import OneSum
 from protocols.sums.plan import GradientPlan
 from protocols.words import count, size
@@ -63,6 +63,8 @@ def inference_forecast(config: SimulationConfig, shape: PublicFigures) -> dict[s
             "rows_usual": found.usual,
             "epsilon_usual": _epsilon(config, max(1.0, found.usual / shape.rows) * mu),
             "times_as_wide": None if math.isnan(found.wider) else found.wider,
+            "variance": found.variance,
+            "too_wide": too_wide(found, shape),
         }
     return {
         "sums": sums if mu is not None or config.model == "linear" else None,
@@ -81,17 +83,29 @@ def reach_of(plan: GradientPlan, model: str) -> Reach:
     return reach(model, features=plan.num_features, rows=plan.num_rows, sigma=sigma, tau=tau)
 
 
-def check_rows(found: Reach, rows: int, tell: Callable[[str], None]) -> None:
-    """Before a sum is opened: refuse rows that leave no interval, and tell of too few usual ones.
+def too_wide(found: Reach, shape: PublicFigures) -> dict[str, float]:
+    """Numbers whose range is too wide for the spread that the schema states, and that spread."""
+    needed = spread_of(found.variance)
+    return {name: own for name, own in shape.spreads if own < needed}
+
+
+def check_rows(found: Reach, shape: PublicFigures, tell: Callable[[str], None]) -> None:
+    """Before a sum is opened: refuse rows that leave no interval, and tell what columns need.
 
     Raises:
         PrivacyError: names how many rows it takes.
     """
-    if rows >= found.usual:
-        return
-    needs = {"rows_least": found.least, "rows_usual": found.usual, "epsilon_usual": math.inf}
-    words = f"standard errors: {_reach_words(needs, rows)}, or a larger epsilon"
-    if rows < found.least:
+    needs = {
+        "rows_least": found.least,
+        "rows_usual": found.usual,
+        "epsilon_usual": math.inf,
+        "times_as_wide": None if math.isnan(found.wider) else found.wider,
+        "variance": found.variance,
+        "too_wide": too_wide(found, shape),
+    }
+    more = ", or a larger epsilon" if shape.rows < found.usual else ""
+    words = f"standard errors: {_reach_words(needs, shape.rows)}{more}"
+    if shape.rows < found.least:
         raise PrivacyError(words)
     tell(words)
 
@@ -100,7 +114,7 @@ def doubts(config: SimulationConfig, shape: PublicFigures) -> tuple[str, ...]:
     """What to say before a run of which too few rows for intervals are known; empty: nothing."""
     found = inference_forecast(config, shape)
     needs = found["reach"] if found else None
-    if not found or not needs or found["rows"] >= needs["rows_usual"]:
+    if not found or not needs or not (found["rows"] < needs["rows_usual"] or needs["too_wide"]):
         return ()
     return (f"standard errors: {_reach_words(needs, found['rows'])}",)
 
@@ -156,6 +170,13 @@ def _reach_words(needs: dict[str, Any], rows: int) -> str:
             f"probably no intervals: {rows:,} rows are below {usual}, which {spread} need at this "
             f"epsilon; {more}"
         )
+    needed = f"{needs_words(needs['variance'])}, and no column may be nearly determined by others"
+    if needs["too_wide"]:
+        named = ", ".join(f"{name} ({own:.2g})" for name, own in needs["too_wide"].items())
+        return (
+            f"probably no intervals: {needed}; by the schema, less have {named}: narrow their "
+            "ranges to where nearly all values are"
+        )
     wide = needs["times_as_wide"]
     told = f", about {wide:.2g} times as wide as without privacy" if wide else ""
-    return f"intervals{told}, where no category is rare and no column nearly determined by others"
+    return f"intervals{told}: {needed}"

@@ -62,6 +62,11 @@ def figures_of(
         schema=stated,
         typical=usual_of(schema),
         ranged_bound=row_norm(schema),
+        spreads=tuple(
+            (column.name, column.spread / (column.high - column.low))
+            for column in schema.columns
+            if isinstance(column, NumericColumn) and column.spread is not None
+        ),
     ).holding(held_out)
 
 

@@ -49,7 +49,7 @@ from protocols.statistics.inference.estimate import (
     safe_step,
 )
 from protocols.statistics.inference.objective import ProductsObjective
-from protocols.statistics.inference.reach import USUAL
+from protocols.statistics.inference.reach import USUAL, needs_words
 from protocols.statistics.study.objectives import LifetimesObjective, PersonTimeObjective
 from protocols.statistics.study.weighted import weighted
 from protocols.statistics.study.whitened import counts, whitened
@@ -280,11 +280,7 @@ def check_reach(sums: SumSeries, stays: Stays, covariates: Covariates, mu: float
         )
     needed, told = least(EVENTS, WEIGHT), "probably no interval is left"
     if needed <= USUAL:
-        flag = (1 - math.sqrt(1 - 4 * needed)) / 2
-        told = (
-            f"every number needs a standard deviation of some {math.sqrt(needed) / 2:.2g} of its "
-            f"range, every category some {100 * flag:.2g} % of the rows, or there is no table"
-        )
+        told = f"{needs_words(needed)}, or there is no table"
     log.warning(
         "hazard ratios of %s rows and %d covariates with epsilon=%g: %s; %s",
         *(f"{sums.rows:,}", len(covariates.names), sums.wanted.epsilon, told, CURE),

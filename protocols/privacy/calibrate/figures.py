@@ -26,7 +26,8 @@ class PublicFigures:
     bias included; norm_bound: B, of every row; entry_bound: of every value of a row, where rows are
     not clipped; outputs: c; schema: what a plan states of the columns, placeholders of the usual
     length by default; typical: middles and spreads of encoded columns and the bias, None: of any;
-    ranged_bound: norm of a row whose columns are scaled by their ranges alone, None: sqrt(d).
+    ranged_bound: norm of a row whose columns are scaled by their ranges alone, None: sqrt(d);
+    spreads: of numbers whose schema states it, as a share of the range.
     """
 
     rows_by_party: tuple[int, ...]
@@ -38,6 +39,7 @@ class PublicFigures:
     held_out: HeldOut | None = None
     typical: Usual | None = None
     ranged_bound: float | None = None
+    spreads: tuple[tuple[str, float], ...] = ()
 
     @classmethod
     def even(

@@ -6,9 +6,9 @@ mean square of an entry of a row and v the largest variance of an outcome given 
 one is at most that, whatever the columns. Entries are on [-1, 1], so q <= 1; v is 1/4 of a label,
 1 of a count over its range, and least squares have none (1).
 
-Of independent columns the least is N v q itself. USUAL is q of columns whose standard deviation is
-a sixth of their range; of labels one in five is taken to be positive, counts to be a fifth of their
-range.
+Of independent columns the least is N v q itself, q the least variance of one. USUAL is q of columns
+whose standard deviation is a sixth of their range; of labels one in five is taken to be positive,
+counts to be a fifth of their range.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ class Reach:
 
     least: of any columns; usual: of independent ones; wider: how many times as wide as without
     privacy intervals of these are, NaN where there are none or the variance of an outcome is not
-    known.
+    known; variance: that each column needs, of numbers on [-1, 1] and flags of 0 and 1.
     """
 
     least: int
     usual: int
     wider: float
+    variance: float
 
 
 def reach(model: str, *, features: int, rows: int, sigma: float, tau: float) -> Reach:
@@ -54,4 +55,19 @@ def reach(model: str, *, features: int, rows: int, sigma: float, tau: float) -> 
         least=math.ceil(needed / MOST[model]),
         usual=math.ceil(needed / found),
         wider=wider if known else math.nan,
+        variance=needed / (LIKELY[model] * rows),
+    )
+
+
+def spread_of(variance: float) -> float:
+    """Standard deviation of a number on [-1, 1], as a share of its range."""
+    return math.sqrt(variance) / 2
+
+
+def needs_words(variance: float) -> str:
+    """What columns need for so large a variance, which is at most 1/4."""
+    share = (1 - math.sqrt(1 - 4 * variance)) / 2
+    return (
+        f"every number needs a standard deviation of some {spread_of(variance):.2g} of its range, "
+        f"every category some {100 * share:.2g} % of the rows"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,12 @@ from dp_accounting.pld import pld_privacy_accountant
 
 from ciphercohort import simulate
 from ciphercohort.after.inference import Inference, naming
-from ciphercohort.after.inference_cost import inference_line
+from ciphercohort.after.inference_cost import doubts, inference_line
 from ciphercohort.after.inference_rows import to_ranges
 from ciphercohort.after.sums import sums_wanted
 from ciphercohort.cli.console import closing_lines
 from ciphercohort.job.config import SimulationConfig
+from ciphercohort.job.figures import figures_of
 from ciphercohort.report.release import Release
 from ciphercohort.report.release_report import privacy_facts
 from ciphercohort.report.report import render_report
@@ -211,6 +213,25 @@ def test_too_few_rows_for_the_noise_are_refused(tmp_path: Path) -> None:
     with pytest.raises(PrivacyError, match="no interval can be given"):
         run(SCHEMA, "logistic", FRAME[:400], 0.5, tmp_path)
     assert all(path.read_text() for path in tmp_path.glob("*.jsonl"))
+
+
+@pytest.mark.parametrize(("high", "enough"), [(40.0, False), (15.0, True)])
+def test_a_range_too_wide_for_an_interval_is_told_before_a_sum(high: float, enough: bool) -> None:
+    """Of counts of nodes, nearly all below 15: as it comes, at epsilon 1 of 4,000 rows."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"age": rng.uniform(0, 1, 4000), "nodes": rng.exponential(4, 4000)})
+    risk = 1 / (1 + np.exp(1 - frame.age - 0.1 * frame.nodes))
+    frame["died"] = np.where(rng.random(4000) < risk, "yes", "no")
+    columns = (
+        NumericColumn("age", 0.0, 1.0, typical=0.5, spread=0.3),
+        NumericColumn("nodes", 0.0, high, typical=4.0, spread=3.6),
+    )
+    schema = replace(SCHEMA, columns=columns)
+    config = SimulationConfig(epsilon=1.0, inference=True, protocol="secure-aggregation")
+    (note, *_) = (*doubts(config, figures_of(schema, [1334, 1333, 1333])), "")
+    assert note == "" if enough else "by the schema, less have nodes (0.09): narrow" in note
+    with nullcontext() if enough else pytest.raises(PrivacyError, match="no interval .* nodes"):
+        run(schema, "logistic", frame, 1.0, weights=np.zeros((3, 1)))
 
 
 def test_a_refusal_names_the_columns_of_which_least_is_known() -> None:

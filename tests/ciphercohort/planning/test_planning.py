@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -214,10 +215,18 @@ def test_a_plan_says_how_many_rows_intervals_need(epsilon: float, words: str) ->
 def test_sums_are_told_of_too_few_rows_before_the_first() -> None:
     """As across machines, where no run of this program said it before."""
     told: list[str] = []
-    found = Reach(least=100, usual=900, wider=math.nan)
-    check_rows(found, 900, told.append)
-    assert not told
-    check_rows(found, 899, told.append)
-    assert "probably no intervals: 899 rows" in told[0] and "a larger epsilon" in told[0]
+    found = Reach(least=100, usual=900, wider=math.nan, variance=0.04)
+
+    def check(rows: int, **spreads: float) -> str:
+        shape = PublicFigures.even(rows=rows, features=2, parties=3)
+        check_rows(found, replace(shape, spreads=tuple(spreads.items())), told.append)
+        return told.pop()
+
+    enough = check(900, age=0.1)
+    assert "errors: intervals: every number needs a standard deviation of some 0.1" in enough
+    wide = check(900, age=0.2, nodes=0.099)
+    assert "probably no intervals" in wide and "less have nodes (0.099): narrow" in wide
+    few = check(899)
+    assert "probably no intervals: 899 rows" in few and "a larger epsilon" in few
     with pytest.raises(PrivacyError, match="no intervals: 99 rows are below 100"):
-        check_rows(found, 99, told.append)
+        check(99)
