@@ -73,14 +73,16 @@ class SumSeries(ABC):
     """Sums over the rows of the same parties, one after the other.
 
     schema: of their rows; sizes: rows of whole tables by party; wanted: the promise; held_out:
-    which of the rows are summed, None: all; of_training: digest of the plan of the training whose
-    model they are at, see `GradientPlan`; done: all sums so far.
+    which of the rows are summed, None: all; columns: names of those that a study takes, empty: all;
+    of_training: digest of the plan of the training whose model they are at, see `GradientPlan`;
+    done: all sums so far.
     """
 
     schema: Schema
     sizes: Mapping[str, int]
     wanted: Wanted
     held_out: HeldOut | None = None
+    columns: tuple[str, ...] = ()
     of_training: str = ""
     done: list[Opened] = field(default_factory=list)
 

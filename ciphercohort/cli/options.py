@@ -117,7 +117,7 @@ def reads(*records: type) -> list[inspect.Parameter]:
         for each in fields(record):
             words, kind = each.metadata, types[each.name]
             flag = f"--{option_name(each).replace('_', '-')}"  # A truth has no second one.
-            several = any(get_origin(k) is tuple for k in get_args(kind))
+            several = any(get_origin(k) is tuple for k in (kind, *get_args(kind)))
             if several:
                 asked = typer.Option(flag, help=words["words"], callback=each_name)
             else:

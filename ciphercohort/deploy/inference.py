@@ -71,6 +71,7 @@ class DeployedSums(SumSeries):
         first: str | None,
         held_out: HeldOut | None = None,
         of_training: str = "",
+        columns: tuple[str, ...] = (),
     ) -> DeployedSums:
         """first: of a series to go on with any session, to read the first; see `SumSeries`."""
         if first and drive:
@@ -81,6 +82,7 @@ class DeployedSums(SumSeries):
             sizes=sizes,
             wanted=wanted,
             held_out=held_out,
+            columns=columns,
             of_training=of_training,
             settings=settings,
             drive=drive,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar, get_type_hints
 
 from ciphercohort.job.options import checked, names_in, option
+from protocols.errors import ParameterError
+from protocols.exchange.documents import shown, suggest
 
 LEAST = 10
 """Exact counts below it are not shown."""
@@ -115,6 +118,37 @@ class GlmOptions(_Options):
     site_intercepts: bool = option(False, "Each site has one of its own, which stays there.")
     cluster: bool = option(False, "Standard errors by site, too; of four sites or more.")
     imputations: int | None = _imputations()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChosenColumns:
+    """Columns of a deployment's schema that one table or model takes, over the same rows."""
+
+    include: tuple[str, ...] = option((), "The only columns to take (default: all); a,b.")
+    exclude: tuple[str, ...] = option((), "Columns to leave out; a,b, or repeated.")
+
+    def of(self, known: Sequence[str], needed: Iterable[str | None]) -> tuple[str, ...]:
+        """Those of `known` that are taken, in its order; needed: taken whether included or not.
+
+        Raises:
+            ParameterError: there is no such column, none is left, or one is to be used and left
+                out.
+        """
+        include, exclude, used = names_in(self.include), names_in(self.exclude), {*needed}
+        for option_, names in (("include", include), ("exclude", exclude)):
+            for name in names:
+                if name not in known:
+                    raise ParameterError(
+                        f"{option_}={shown(name)} is none of the columns that there are to take: "
+                        f"{', '.join(map(shown, known))}{suggest(name, list(known))}"
+                    )
+        if both := [name for name in exclude if name in include or name in used]:
+            raise ParameterError(f"exclude={shown(both[0])} is to be used and to be left out")
+        taken = {*(include or known)} | used
+        found = tuple(name for name in known if name in taken and name not in exclude)
+        if not found:
+            raise ParameterError("no column is left: include one or more")
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)

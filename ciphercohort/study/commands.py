@@ -17,6 +17,7 @@ from ciphercohort.cli.coordinator import of_sums
 from ciphercohort.cli.evaluate import Colluders, Delta, Epsilon
 from ciphercohort.job.config import DEFAULT_DELTA
 from ciphercohort.study.asked import (
+    ChosenColumns,
     CoxOptions,
     CurveOptions,
     DescribeOptions,
@@ -92,6 +93,7 @@ COMMANDS = (
             *("data", "by", "sites", "schema", "include", "parties", "split", "epsilon", "least"),
             "out",
         ),
+        few_centre=("by", "sites", "include", "exclude", "least", "epsilon", "session"),
     ),
     Study(
         name="survival",
@@ -113,7 +115,17 @@ COMMANDS = (
             "out",
         ),
         few_centre=(
-            *("model", "by", "strata", "curves", "bins", "tau", "least", "epsilon", "colluders"),
+            *(
+                "model",
+                "by",
+                "include",
+                "strata",
+                "curves",
+                "bins",
+                "least",
+                "epsilon",
+                "colluders",
+            ),
             "session",
         ),
     ),
@@ -134,8 +146,8 @@ COMMANDS = (
             "out",
         ),
         few_centre=(
-            *("target", "family", "link", "weight", "offset", "site_intercepts", "cluster"),
-            "session",
+            *("target", "family", "link", "include", "weight", "offset", "site_intercepts"),
+            *("cluster", "session"),
         ),
     ),
 )
@@ -148,7 +160,7 @@ def register(app: typer.Typer) -> None:
         app.command(study.name, epilog=study.epilog)(_simulated(study))
         if study.few_centre:
             FEW[f"coordinator {study.name}"] = study.few_centre
-        of_sums(_coordinated(study), options.reads(*study.records))
+        of_sums(_coordinated(study), options.reads(*study.records, ChosenColumns))
     app.command("person-time", epilog=PERSON_TIME)(person_time)
 
 

@@ -8,7 +8,7 @@ the reference, and so are rows of none that is listed.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -83,15 +83,17 @@ class Covariates:
         return (f"reference: {', '.join(firsts)}",) * bool(firsts)
 
     @classmethod
-    def of(cls, schema: Schema, strata: str | None = None) -> Covariates:
-        """All but the strata, of a schema as `views.by_range` gives it."""
+    def of(
+        cls, schema: Schema, strata: str | None = None, taken: Collection[str] = ()
+    ) -> Covariates:
+        """All but the strata, of a schema as `views.by_range` gives it; taken: empty: all."""
         names, places, scale, groups = list[str](), list[int](), list[float](), {}
         flags = list[tuple[int, ...]]()
         place = columns = 0
         for column in schema.columns:
             features = [*enumerate(column.features, place)]
             place += len(features)
-            if column.name == strata:
+            if column.name == strata or (taken and column.name not in taken):
                 continue
             columns += 1 + (isinstance(column, NumericColumn) and column.missing == "indicator")
             if isinstance(column, CategoricalColumn):
@@ -331,7 +333,7 @@ def cox_by(sums: SumSeries, asked: CoxOptions) -> Cox:
     """
     strata, curves, bins = asked.strata, asked.curves, asked.bins
     stays = Stays.of(sums.schema, bins)
-    covariates = Covariates.of(stays.schema, strata)
+    covariates = Covariates.of(stays.schema, strata, sums.columns)
     places, strata_names = stays.places(strata) if strata is not None else ((), ())
     factor = _factor(covariates, curves)
     stays = _fitting(stays, len(covariates.names), len(places) + 1, bins)

@@ -18,10 +18,12 @@ from ciphercohort.job.config import DEFAULT_DELTA
 from ciphercohort.job.layout import DESCRIPTION, GLM, SURVIVAL, read_file
 from ciphercohort.results.documents import to_json
 from ciphercohort.study.asked import (
+    ChosenColumns,
     CoxOptions,
     CurveOptions,
     DescribeOptions,
     GlmOptions,
+    parted,
 )
 from ciphercohort.study.cox import Cox
 from ciphercohort.study.description import Description, describe_by
@@ -43,8 +45,8 @@ if TYPE_CHECKING:
 def describe(centre: Coordinator, **given: Any) -> tuple[Path, Description]:
     """A descriptive table over the rows of all admitted parties.
 
-    given: fields of `DescribeOptions`; epsilon, delta, colluders, session and tell, as of
-    `Coordinator.infer`.
+    given: fields of `DescribeOptions` and `ChosenColumns`; epsilon, delta, colluders, session and
+    tell, as of `Coordinator.infer`.
 
     Returns: description.json in the folder of the session, and what it holds.
 
@@ -70,13 +72,13 @@ def survival(centre: Coordinator, **given: Any) -> tuple[Path, Survival]:
 def cox(centre: Coordinator, **given: Any) -> tuple[Path, Cox | PrivateCox | Pooled]:
     """A Cox model, with epsilon one of piecewise hazards; with imputations several, pooled.
 
-    given: fields of `CoxOptions`, and as of `survival`, which see.
+    given: fields of `CoxOptions` and `ChosenColumns`, and as of `survival`, which see.
     """
     return _found(centre, "cox", **given)
 
 
 def glm(centre: Coordinator, **given: Any) -> tuple[Path, Glm | Pooled]:
-    """A generalised linear model; given: fields of `GlmOptions`, and as of `describe`.
+    """A generalised linear model; given: fields of `GlmOptions`, else as of `describe`.
 
     Returns: glm.json in the folder of the first session, and what it holds.
 
@@ -93,21 +95,40 @@ def _of_stays(schema: Schema) -> Schema:
     return own
 
 
+def _covariates(schema: Schema) -> tuple[str, ...]:
+    return tuple(column.name for column in schema.columns)
+
+
+def _all_columns(schema: Schema) -> tuple[str, ...]:
+    return (*_covariates(schema), *schema.label.names)
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Kind:
-    """view: of the schema; name: of its JSON document; record: of options; find: by sums."""
+    """A study.
+
+    view: of the schema; name: of its JSON document; record: of options; find: by sums; columns: to
+    choose from, None: it takes none.
+    """
 
     view: Callable[[Schema], Schema]
     name: str
     record: type[Any]
     find: Callable[[SumSeries, Any], Any]
+    columns: Callable[[Schema], tuple[str, ...]] | None = _covariates
 
 
 KINDS = {
     "describe": _Kind(
-        view=cells_schema, name=DESCRIPTION, record=DescribeOptions, find=describe_by
+        view=cells_schema,
+        name=DESCRIPTION,
+        record=DescribeOptions,
+        find=describe_by,
+        columns=_all_columns,
     ),
-    "survival": _Kind(view=_of_stays, name=SURVIVAL, record=CurveOptions, find=survival_by),
+    "survival": _Kind(
+        view=_of_stays, name=SURVIVAL, record=CurveOptions, find=survival_by, columns=None
+    ),
     "cox": _Kind(
         view=_of_stays, name=SURVIVAL, record=CoxOptions, find=partial(imputed_by, hazards_by)
     ),
@@ -128,13 +149,32 @@ def _found(
 ) -> tuple[Path, Any]:
     """What is found by sums, and its documents."""
     kind, drive = KINDS[study], centre.driving(tell, session)
+    chosen, own = parted(ChosenColumns, given)
+    options = kind.record(**own)
     asked = {
-        **{"study": study, "options": asdict(kind.record(**given))},
+        **{"study": study, "options": asdict(options)},
+        "columns": [*_taken(kind, centre.settings, chosen, options)],
         **{"epsilon": epsilon, "delta": delta, "colluders": colluders},
     }
     found, body, sessions = _by_sums(centre.settings, asked, drive, session)
     folder = centre.settings.session_folder(sessions[0])
     return write(folder, kind.name, body, found.documents(), fresh=False), found
+
+
+def _taken(kind: _Kind, settings: Settings, chosen: ChosenColumns, options: Any) -> tuple[str, ...]:
+    """Columns that are taken; empty: all, or it takes none.
+
+    Raises:
+        ParameterError: see `ChosenColumns.of`; or it takes none.
+    """
+    if not (chosen.include or chosen.exclude):
+        return ()
+    if kind.columns is None:
+        raise ParameterError(
+            "include and exclude choose covariates, and curves have none: leave them out"
+        )
+    needed = (getattr(options, name, None) for name in ("by", "strata", "curves"))
+    return chosen.of(kind.columns(Schema.load(settings.folder / SCHEMA)), filter(None, needed))
 
 
 def _by_sums(
@@ -144,7 +184,8 @@ def _by_sums(
     kind = KINDS[asked["study"]]
     schema = kind.view(Schema.load(settings.folder / SCHEMA))
     wanted = sums_wanted(asked["epsilon"], asked["delta"], asked["colluders"])
-    sums = DeployedSums.of(settings, drive, schema, wanted, first)
+    columns = tuple(asked.get("columns", ()))  # earlier releases took all
+    sums = DeployedSums.of(settings, drive, schema, wanted, first, columns=columns)
     with spent_is_told(sums):
         found = kind.find(sums, kind.record(**asked["options"]))
     return found, {**found.released(), "asked": asked, "sessions": sums.sessions}, sums.sessions

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -102,9 +102,17 @@ def _variable(column: Column, place: int, missing: int, bins: int) -> Variable:
 
 
 def task_of(
-    schema: Schema, by: str | None, *, private: bool, sites: tuple[str, ...], bins: int | None
+    schema: Schema,
+    by: str | None,
+    *,
+    private: bool,
+    sites: tuple[str, ...],
+    bins: int | None,
+    taken: Collection[str] = (),
 ) -> tuple[DescriptionObjective, list[Variable], tuple[str, ...]]:
     """What is summed, the columns, and the groups' names, that of no group last.
+
+    taken: columns, empty: all.
 
     Raises:
         ParameterError: `by` is no column of categories.
@@ -116,6 +124,7 @@ def task_of(
         first, count, *_ = grouping.places
         groups, places = (*grouping.categories, NONE), tuple(range(first, first + count))
         columns = [each for each in columns if each.name != by]
+    columns = [each for each in columns if not taken or each.name in taken]
     if not columns:
         raise ParameterError(f"by={by!r}: no other column is left to describe")
     adds = Described(columns=tuple(c.places for c in columns), groups=places, sites=sites)
@@ -283,7 +292,9 @@ def describe_by(sums: SumSeries, asked: DescribeOptions) -> Description:
     """
     private = sums.wanted.epsilon is not None
     by, sites, least = asked.by, asked.names, asked.least
-    task, columns, groups = task_of(sums.schema, by, private=private, sites=sites, bins=asked.bins)
+    task, columns, groups = task_of(
+        sums.schema, by, private=private, sites=sites, bins=asked.bins, taken=sums.columns
+    )
     opened = sums.open(task)
     tables = (opened.values * sums.rows).reshape(1 + len(sites), task.adds.blocks, task.adds.cells)
     if not private:

@@ -205,7 +205,7 @@ def glm_by(sums: SumSeries, asked: GlmOptions) -> Glm:
             f"cluster: of {sites} sites their sums would tell of one; there must be "
             f"{FEWEST_CLUSTERS} or more, and errors by site need many more to be of use"
         )
-    covariates, names = Covariates.of(sums.schema), _targets(sums.schema)
+    covariates, names = Covariates.of(sums.schema, taken=sums.columns), _targets(sums.schema)
     target = asked.target or next(iter(names))
     common: dict[str, Any] = {
         "family": family,

@@ -198,7 +198,7 @@ def private_cox_by(sums: SumSeries) -> PrivateCox:
         CohortError: a sum is refused, or aborted.
     """
     stays, wanted = Stays.of(sums.schema, BINS, private=True), sums.wanted
-    covariates = Covariates.of(stays.schema)
+    covariates = Covariates.of(stays.schema, taken=sums.columns)
     assert wanted.epsilon is not None  # noqa: S101 (who asks for this has one)
     mu, epsilon = left_mu(wanted.epsilon, wanted.delta, ()), wanted.epsilon
     check_reach(sums, stays, covariates, mu)

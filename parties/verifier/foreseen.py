@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from parties.policy import Reason, ToldError, told
+from parties.reader.views import views_of
 from parties.verifier.recompute import recompute
 from protocols.plan.run_plan import RunPlan
 from protocols.privacy.loss import mu_for_epsilon
@@ -30,7 +31,19 @@ def foreseen(plan: RunPlan, owner: Any) -> tuple[str, ...]:
             or its promise does not follow from its noise; or the rows are not those of the training
             that it is of, which the owner alone is told.
     """
-    return (*_of_training(plan, owner), *_of_budget(plan, owner))
+    return (*_of_columns(plan, owner), *_of_training(plan, owner), *_of_budget(plan, owner))
+
+
+def _of_columns(plan: RunPlan, owner: Any) -> Iterator[str]:
+    """By this owner's own schema: a plan says their places."""
+    places = getattr(getattr(plan, "task", None), "places", ())
+    view = next(views_of(owner.schema, getattr(plan, "view", "")), None) if places else None
+    if view is not None:
+        names = [column.name for column in view.columns for _ in column.features]
+        # Beyond them and the bias an outcome has its places.
+        names += ["", *view.label.names, *view.label.names]
+        taken = dict.fromkeys(names[place] for place in sorted(places) if place < len(names))
+        yield f"Columns of your rows that it takes: {', '.join(taken)}"
 
 
 def _of_training(plan: RunPlan, owner: Any) -> Iterator[str]:

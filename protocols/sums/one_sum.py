@@ -96,6 +96,11 @@ class OneSum(Objective):
         return ()
 
     @property
+    def places(self) -> tuple[int, ...]:
+        """Of the features that a row adds something of; empty: all."""
+        return ()
+
+    @property
     def alone(self) -> tuple[str, ...]:
         """Parties of which a part is opened that is no sum with others' rows; or EVERYBODY."""
         return ()

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import statsmodels.api as sm
+from statsmodels.duration.hazard_regression import PHReg
 
 from ciphercohort.after.sums import sums_wanted
 from ciphercohort.deploy.deployed import next_run
@@ -32,6 +34,7 @@ from parties.reader.imputation import CellModel, Imputation
 from parties.reader.schema import CategoricalColumn, NumericColumn, Schema, Targets
 from parties.reader.shard import encode_shard
 from parties.reader.views import by_range, encode_with_views
+from parties.verifier.foreseen import foreseen
 from protocols.errors import ParameterError, PolicyError, ProtocolError, SchemaError
 from protocols.plan.kinds import plan_from_dict
 from protocols.statistics.study.objectives import PersonTimeObjective
@@ -220,6 +223,50 @@ def test_curves_and_a_cox_model_are_those_of_a_simulation(
     assert told["sessions"][:3] == asked_for and len(told["sessions"]) == len(model.plans)
     assert {*told["sessions"]} | before == {each.name for each in path.parent.parent.iterdir()}
     assert path.parent.name == asked_for[0] and told["EXACT SUMS"]
+
+
+def test_a_crude_model_takes_the_columns_that_are_chosen(clinics: Hospitals) -> None:
+    """statsmodels' of the pooled rows, in the same deployment; owners are told of the columns."""
+    rows = pd.concat([stays(k) for k in range(len(NAMES))])
+    # Of PHReg who enters at a time is at risk at it.
+    times = {"status": rows.died, "entry": rows.entry + 0.5, "ties": "efron"}
+    truth = PHReg(rows.months, rows[["age"]], **times).fit()
+    path, found = deployed.cox(folder_of(clinics, False), include=("age",))
+    assert found.names == ("age",)
+    np.testing.assert_allclose(found.coef, truth.params, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(found.se, truth.bse, rtol=1e-6)
+    assert json.loads(path.read_text())["asked"]["columns"] == ["age"]
+    check_verified(path)
+    owner = SimpleNamespace(schema=STAYS)
+    assert foreseen(found.plans[0], owner) == ("Columns of your rows that it takes: age",)
+    counts = sm.GLM(rows.months, sm.add_constant(rows[["age"]])).fit()
+    model = deployed.glm(
+        folder_of(clinics, False), target="months", family="gaussian", exclude=["ward"]
+    )[1]
+    np.testing.assert_allclose(model.coef, counts.params, rtol=1e-6)
+
+
+def test_columns_that_are_chosen_are_taken_or_refused(clinics: Hospitals) -> None:
+    centre, refused = folder_of(clinics, False), folder_of(clinics, False)
+    refused.driving = lambda tell, session: lambda name: pytest.fail("a sum was asked for")
+    path, table = deployed.describe(centre, by="ward", include=("months",))
+    assert [*table.groups["A"]["columns"]] == ["months"] and not check_verified(path)
+    told = foreseen(table.opened.plan, SimpleNamespace(schema=STAYS))
+    assert told == ("Columns of your rows that it takes: ward, months",)
+    fitted = deployed.cox(centre, include=("age",), curves="ward")[1]
+    assert fitted.names == ("age", "ward=B") and {*fitted.adjusted} == {"A", "B"}
+    with pytest.raises(ParameterError, match="another series"):
+        deployed.cox(centre, include=("age",), session=path.parent.name)
+    for study, given, words in (
+        ("cox", {"include": ("aeg",)}, "include='aeg'.*age"),
+        ("cox", {"exclude": ("months",)}, "exclude='months'"),
+        ("cox", {"include": ("age",), "exclude": ("age",)}, "used and to be left out"),
+        ("cox", {"curves": "ward", "exclude": ("ward",)}, "used and to be left out"),
+        ("glm", {"exclude": ("age", "ward")}, "no column is left"),
+        ("survival", {"include": ("age",)}, "curves have none"),
+    ):
+        with pytest.raises(ParameterError, match=words):
+            getattr(deployed, study)(refused, **given)
 
 
 def test_private_curves_are_in_the_ledgers(clinics: Hospitals) -> None:

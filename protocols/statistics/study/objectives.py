@@ -34,6 +34,12 @@ class _Study(OneSum):
         found: SumFunction = self.adds
         return found
 
+    @property
+    def places(self) -> tuple[int, ...]:
+        """Of covariates, strata and groups."""
+        named = ("columns", "strata", "groups")
+        return tuple(place for name in named for place in getattr(self.adds, name, ()))
+
     def remarks(self) -> tuple[str, ...]:
         """What is exact."""
         exact: bool = getattr(self, "exact", True)
@@ -63,6 +69,11 @@ class DescriptionObjective(_Study):
 
     adds: Described
     exact: bool
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """Of each column the first, and of groups."""
+        return (*(first for first, *_ in self.adds.columns), *self.adds.groups)
 
     @property
     def alone(self) -> tuple[str, ...]:
