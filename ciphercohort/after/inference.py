@@ -25,7 +25,7 @@ from ciphercohort.after.inference_table import (
 )
 from ciphercohort.after.sums import SumSeries
 from ciphercohort.job.config import WITH_INFERENCE
-from ciphercohort.results.coefficients import LEVEL, coefficient
+from ciphercohort.results.coefficients import LEVEL, coefficient, left_out
 from ciphercohort.results.result import Array, targets_of
 from parties.reader.schema import CategoricalColumn, Schema, Targets
 from parties.reader.views import row_norm
@@ -281,10 +281,7 @@ def _left_out(schema: Schema, gone: Sequence[str]) -> list[str]:
             rest.remove(first)
             compared.append(first.replace("=", " ", 1))
     notes = [f"reference: {', '.join(compared)}"] if compared else []
-    if rest:
-        named = ", ".join(name for name in gone if name in rest)
-        notes.append(f"left out, for the other columns determine them: {named}")
-    return notes
+    return notes + left_out([name for name in gone if name in rest])
 
 
 def _ends(targets: Targets) -> list[str]:

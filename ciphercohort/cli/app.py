@@ -166,7 +166,7 @@ def verify(
         from ciphercohort.cli.progress import reporting
         from ciphercohort.verify.folder import verify_run
 
-        with reporting(console) as reporter:
+        with reporting(console, unit="steps") as reporter:
 
             def on_step(step: str, done: int, total: int) -> None:
                 if done == 0:

@@ -52,9 +52,9 @@ PHASES = {
 class Reporter:
     """Takes a run's events; remembers where the run is, for the message when it is stopped.
 
-    phase, done, total: as of the last event; done counts finished iterations. bars: on a terminal.
-    foresee: predicts the costs of a plan, where it can; foresight: what it said; told: notes that
-    were shown. clock: seconds.
+    phase, done, total: as of the last event; done counts what is finished, unit names it. bars: on
+    a terminal. foresee: predicts the costs of a plan, where it can; foresight: what it said; told:
+    notes that were shown. clock: seconds.
     """
 
     def __init__(
@@ -63,13 +63,14 @@ class Reporter:
         bars: Progress | None = None,
         foresee: Callable[[Calibration], Foresight | None] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        unit: str = "iterations",
     ) -> None:
         self.phase, self.done, self.total = "load", 0, 0
         self.foresight: Foresight | None = None
         self.told: tuple[str, ...] = ()
         self._console, self._bars, self._foresee = console, bars, foresee
         self._task: TaskID | None = None
-        self._clock = clock
+        self._clock, self.unit = clock, unit
         self._started = self._since = self._spoke = clock()
 
     def __call__(self, event: Event) -> None:
@@ -107,7 +108,7 @@ class Reporter:
             left = (now - self._since) / done * (total - done)
             if now - self._spoke >= max(QUIET, QUIET_SHARE * left):
                 self._spoke = now
-                self._line(f"{done} of {total} iterations done, about {duration(left)} left")
+                self._line(f"{done} of {total} {self.unit} done, about {duration(left)} left")
         if self._bars is not None and self._task is not None:
             self._bars.update(self._task, completed=done, total=total)
 
@@ -125,22 +126,24 @@ class Reporter:
     @property
     def place(self) -> str:
         """Where the run is, in words."""
-        steps = f", {self.done} of {self.total} iterations done" if self.total else ""
+        steps = f", {self.done} of {self.total} {self.unit} done" if self.total else ""
         return f"in phase {self.phase!r}{steps}"
 
 
 @contextmanager
 def reporting(
-    console: Console, foresee: Callable[[Calibration], Foresight | None] | None = None
+    console: Console,
+    foresee: Callable[[Calibration], Foresight | None] | None = None,
+    unit: str = "iterations",
 ) -> Iterator[Reporter]:
-    """A reporter that fits the console; foresee: see `Reporter`."""
+    """A reporter that fits the console; foresee, unit: see `Reporter`."""
     if not console.is_terminal:
-        yield Reporter(console, foresee=foresee)
+        yield Reporter(console, foresee=foresee, unit=unit)
         return
     words = TextColumn("{task.description:<26}", markup=False)
     counted = (BarColumn(bar_width=18), MofNCompleteColumn())
     timed = (TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(words, *counted, *timed, console=console) as bars:
-        reporter = Reporter(console, bars, foresee)
+        reporter = Reporter(console, bars, foresee, unit=unit)
         yield reporter
         reporter.finish()

@@ -163,18 +163,18 @@ def _check_plan(plan: GradientPlan, schema: Schema, model: ReleasedModel) -> Non
         held_out=plan.held_out,
         of_training=plan.of_training,
     )
-    if not _is_alike(due.to_dict(), plan.to_dict()):
+    if not _equal_documents(due.to_dict(), plan.to_dict()):
         raise ParameterError(
             f"session {plan.session!r} agreed on another plan than an evaluation of this model has"
         )
 
 
-def _is_alike(one: Any, other: Any) -> bool:
+def _equal_documents(one: Any, other: Any) -> bool:
     """Whether documents have the same fields, up to rounding of numbers."""
     if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_is_alike(one[k], other[k]) for k in one)
+        return one.keys() == other.keys() and all(_equal_documents(one[k], other[k]) for k in one)
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        return len(one) == len(other) and all(map(_is_alike, one, other))
+        return len(one) == len(other) and all(map(_equal_documents, one, other))
     if isinstance(one, float) and isinstance(other, float):
         return math.isclose(one, other, rel_tol=ROUNDING)
     return bool(one == other)

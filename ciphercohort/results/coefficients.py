@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from scipy.stats import t
@@ -32,6 +33,12 @@ def coefficient(
         ends = (("", "coef"), ("_low", "low"), ("_high", "high"))
         row |= {f"{ratio}{end}": _exp(row[key]) for end, key in ends}
     return row
+
+
+def left_out(names: Sequence[str]) -> list[str]:
+    """A note, if there are any: columns without a coefficient."""
+    words = f"left out, for the other columns determine them: {', '.join(names)}"
+    return [words] if names else []
 
 
 def _exp(value: float) -> float:

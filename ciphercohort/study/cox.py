@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from ciphercohort.after.sums import SumSeries
-from ciphercohort.results.coefficients import LEVEL, coefficient
+from ciphercohort.results.coefficients import LEVEL, coefficient, left_out
 from ciphercohort.results.exact_sums import exact_fields
 from ciphercohort.results.result import Array
 from ciphercohort.study.asked import CoxOptions
@@ -391,10 +391,7 @@ def cox_by(sums: SumSeries, asked: CoxOptions) -> Cox:
     robust = covariance @ outer[block] @ covariance
     survival = np.cumprod(1 - np.append(0.0, _shares(start)[:-1]))  # before each bin
     square, p, whole = proportional(current, kept, survival)
-    names_left = [str(name) for name in names[~kept]]
-    notes = [*covariates.reference, *sums.notes]
-    if names_left:
-        notes.append(f"left out, for the other columns determine them: {', '.join(names_left)}")
+    notes = [*covariates.reference, *sums.notes, *left_out(names[~kept].tolist())]
     scale = covariates.scale
     named = (*strata_names, OTHER) if strata_names else ("all",)
     named = tuple(np.array(named)[has_rows].tolist())

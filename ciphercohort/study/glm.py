@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ciphercohort.after.sums import SumSeries
-from ciphercohort.results.coefficients import LEVEL, coefficient
+from ciphercohort.results.coefficients import LEVEL, coefficient, left_out
 from ciphercohort.results.exact_sums import exact_fields
 from ciphercohort.results.result import Array
 from ciphercohort.study.asked import GlmOptions
@@ -278,10 +278,7 @@ def glm_by(sums: SumSeries, asked: GlmOptions) -> Glm:
     covariances = current.covariances(kept, dispersion, correction)
     into = _in_units(sums.schema, covariates, site_intercepts)
     blocks = {name: _spread(each, kept) for name, each in covariances.items()}
-    left_out = [str(name) for name in labels[~kept]]
-    notes = [*covariates.reference, *sums.notes]
-    if left_out:
-        notes.append(f"left out, for the other columns determine them: {', '.join(left_out)}")
+    notes = [*covariates.reference, *sums.notes, *left_out(labels[~kept].tolist())]
     # The intercept comes first.
     order = np.arange(len(labels)) if site_intercepts else np.roll(np.arange(len(labels)), 1)
     known = np.where(kept, 0.0, np.nan)

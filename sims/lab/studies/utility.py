@@ -216,7 +216,7 @@ def main(
         out.mkdir(parents=True, exist_ok=True)
         asked: dict[str, Any] = {"seeds": seeds, "epsilons": epsilon or [DEFAULT_EPSILON]}
         asked["iterations"] = iterations or [None]
-        with reporting(console) as reporter:
+        with reporting(console, unit="runs") as reporter:
             work = [each for task in tasks for each in works(task, **asked)]
             found = run_study(work, reporter.begin, reporter.step)
         (out / "utility.json").write_text(to_json([asdict(f) for f in found]), encoding="utf-8")
