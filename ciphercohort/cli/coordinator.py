@@ -31,6 +31,10 @@ else:
 coordinator_app = Commands(
     no_args_is_help=True, help="The coordinating centre of a run across machines: SuperLink, runs."
 )
+AGAIN = (
+    "session {session} is over; to try again, when its cause is mended: the same command, without "
+    "--session"
+)
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The coordinator's folder.")]
 Session = Annotated[str | None, typer.Option(help="Go on with this one.")]
 Model = Annotated[Path, typer.Option(help="model.json with the schema of this folder.")]
@@ -269,6 +273,7 @@ def _centre(
         except AbortedError as error:
             (status,) = (each for each in centre.status() if each["session"] == error.session)
             typer.echo(json.dumps(status) if as_json else f"{status['state']}: {error}")
+            say(console, AGAIN.format(session=error.session))
             raise typer.Exit(FAILED) from None
 
 

@@ -26,8 +26,10 @@ from typer.testing import CliRunner
 from ciphercohort.cli import party as cli_party
 from ciphercohort.cli.app import app
 from ciphercohort.deploy import flower_commands
+from ciphercohort.deploy.coordinator import Coordinator
 from ciphercohort.deploy.deployed import plan_template
 from ciphercohort.report.status_page import make_server, page
+from coordinator.errors import AbortedError
 from coordinator.settings import Settings as CentreSettings
 from coordinator.status import LOCK
 from parties.agent.doors import Doors
@@ -487,6 +489,14 @@ def test_status_in_the_terminal(home: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert ended.output.strip().endswith("session 5e551 is over")
     assert json.loads((folder / "status.json").read_text())["state"] == "aborted"
     assert cohort("coordinator", "abort", home / "centre").exit_code == 2
+
+    def ends(*_: Any, **__: Any) -> None:
+        raise AbortedError("party 'a' refuses", "5e551", "a")
+
+    monkeypatch.setattr(Coordinator, "run", ends)
+    refused = cohort("coordinator", "run", home / "centre")
+    assert refused.exit_code == 1 and "aborted: party 'a' refuses" in refused.output
+    assert "to try again, when its cause is mended: the same command" in refused.output
 
 
 # -- Flower's programs --------------------------------------------------------------------------
