@@ -98,7 +98,10 @@ def create_session(
     fields |= {"wanted": dict(wanted or {}), "before": before}
     # A run that looks for it may take it up as soon as it is there.
     parties = {each.name: {"rows": each.rows, "bytes": 0} for each in template.members}
-    Status(folder, cards).save(state="waiting", rounds=template.rounds, parties=parties)
+    known: dict[str, Any] = {"rounds": template.rounds, "purpose": template.purpose}
+    if wanted and SERIES in wanted:
+        known |= {SERIES: wanted[SERIES] or session, NUMBER: wanted[NUMBER]}
+    Status(folder, cards).save(state="waiting", parties=parties, **known)
     write_private(folder / SESSION, json.dumps(fields).encode())
     return session
 

@@ -1,11 +1,12 @@
 """A run's status.json: progress, phases, parties and bytes; nothing of any data.
 
-Fields: session, state (waiting, running, finished, aborted), phase, step (the one that parties are
-asked), iteration, rounds, reason, culprit, missing (parties that others stand in for), attempts,
-updated (UTC), seconds and bytes_per_party by phase, parties: by name {rows, bytes}; offline: by
-party, since when it is waited for before the first step; untold: parties that have not heard that
-it is over. `sessions` adds awaited, which follows from the messages on disk, and says interrupted
-of a session that nobody drives or watches.
+Fields: session, purpose (in words), of a series of sums also series (its first session) and number
+(its place there, from 0), state (waiting, running, finished, aborted), phase, step (the one that
+parties are asked), iteration, rounds, reason, culprit, missing (parties that others stand in for),
+attempts, updated (UTC), seconds and bytes_per_party by phase, parties: by name {rows, bytes};
+offline: by party, since when it is waited for before the first step; untold: parties that have not
+heard that it is over. `sessions` adds awaited, which follows from the messages on disk, and says
+interrupted of a session that nobody drives or watches.
 """
 
 from __future__ import annotations

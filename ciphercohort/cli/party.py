@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Mapping
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, cast
 
@@ -425,13 +426,17 @@ def results(folder: Folder, debug: options.Debug = False) -> None:
         party = Party(folder)
         found, sums = party.results(), party.sums()
         for each in found:
-            typer.echo(str(each))
+            typer.echo(f"{each}  {party.purpose(each)}")
         if not found:
             typer.echo("no training has finished here")
+        for purpose, same in groupby(sums, party.purpose):
+            first, *others = same
+            more = f"; {count(len(others) + 1, 'sum')}, the last is {others[-1]}" if others else ""
+            typer.echo(f"{first}  {purpose}{more}")
         if sums:
             typer.echo(
-                f"{count(len(sums), 'sum')} finished too, of tables, evaluations and studies: the "
-                f"centre has their documents. What you were told of each: cohort verify {sums[-1]}"
+                "Of sums the centre has the documents. What you were told of each: cohort verify "
+                f"{sums[-1]}"
             )
 
 

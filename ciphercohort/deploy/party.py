@@ -367,6 +367,12 @@ class Party(Background):
         kept = [each.folder for each in sessions_of(self.folder / files.RESULTS) if each.is_sum]
         return sorted(kept, key=_finished)
 
+    def purpose(self, session: Path) -> str:
+        """What a session of `results` or `sums` was for, in words."""
+        from ciphercohort.deploy.deployed import Session
+
+        return str(Session.of(session).plan.purpose)
+
     def _decide(self, code: str, *, accept: bool) -> str:
         return str(self._ask(CONSENT, {"code": code, "accept": accept})["plan"])
 

@@ -39,10 +39,10 @@ def status_tables(runs: Sequence[dict[str, Any]]) -> Iterator[Table | Text]:
         ("Session", "State", "Phase", "Updated"),
         (
             (
-                *(r["session"], Text(r["state"], style=_STYLES.get(r["state"], ""))),
+                *(_what(series), Text(r["state"], style=_STYLES.get(r["state"], ""))),
                 *(_place(r), datetime.fromisoformat(r["updated"]).strftime("%m-%d %H:%M")),
             )
-            for r in runs
+            for r, series in ((series[-1], series) for series in by_series(runs))
         ),
     )
     for run in runs:
@@ -65,6 +65,23 @@ def status_tables(runs: Sequence[dict[str, Any]]) -> Iterator[Table | Text]:
             size, lasted = run["bytes_per_party"], run["seconds"]
             phases = ((p, f"{lasted.get(p, 0):.1f}", megabytes(size.get(p, 0))) for p in PHASES)
             yield _table("Phases", ("Phase", "Seconds", "Largest party's traffic"), phases)
+
+
+def by_series(runs: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Sums of one series together, in order, any other run by itself; in the runs' order."""
+    found = dict[str | int, list[dict[str, Any]]]()
+    for k, run in enumerate(runs):
+        found.setdefault(run.get("series", k), []).append(run)
+    return [sorted(each, key=lambda run: int(run.get("number", 0))) for each in found.values()]
+
+
+def _what(series: Sequence[dict[str, Any]]) -> str:
+    """The first session, what it is for, and of several how many and the last."""
+    first, *others = series
+    words = f"{first['session']}\n{first.get('purpose', '')}".strip()
+    if not others:
+        return words
+    return f"{words}; {len(series)} sums, the last is\n{others[-1]['session']}"
 
 
 def _place(run: dict[str, Any]) -> str:
@@ -101,7 +118,7 @@ def party_words(run: dict[str, Any], name: str) -> str:
 def page(runs: list[dict[str, Any]]) -> str:
     """The page: the latest run in full, a line for each earlier one."""
     words: dict[str, Any] = {
-        **{"party_words": party_words, "megabytes": megabytes},
+        **{"party_words": party_words, "megabytes": megabytes, "by_series": by_series},
         "awaited_words": awaited_words,
     }
     return render("status.html", runs=runs, refresh=REFRESH_SECONDS, phases=PHASES, **words)

@@ -205,6 +205,11 @@ class RunPlan(ABC):
         return ""
 
     @property
+    def purpose(self) -> str:
+        """The statistic, or that it trains a model."""
+        return self.statistic or f"training of a {self.model} model"
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Party names in order."""
         return tuple(m.name for m in self.members)

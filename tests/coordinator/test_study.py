@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,12 +14,15 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
+from rich.console import Console
 from statsmodels.duration.hazard_regression import PHReg
 
 from ciphercohort.after.sums import sums_wanted
 from ciphercohort.deploy.deployed import next_run
 from ciphercohort.deploy.evaluation import evaluation_plan
+from ciphercohort.deploy.party import Party
 from ciphercohort.job.config import SimulationConfig
+from ciphercohort.report.status_page import by_series, page, status_tables
 from ciphercohort.results.predict import ReleasedModel
 from ciphercohort.study import deployed
 from ciphercohort.study.asked import GlmOptions
@@ -27,6 +31,7 @@ from ciphercohort.study.glm import glm_by
 from ciphercohort.study.imputed import Pooled, imputed_by
 from ciphercohort.study.private_cox import private_cox_by
 from ciphercohort.verify.session import session_checks
+from coordinator.status import sessions
 from parties.agent.manifest import describe_plan
 from parties.agent.vault import Vault
 from parties.policy import Policy
@@ -191,9 +196,9 @@ def clinics(tmp_path: Path, vault: Vault, monkeypatch: pytest.MonkeyPatch) -> Ho
 
 
 def test_curves_and_a_cox_model_are_those_of_a_simulation(
-    clinics: Hospitals, tmp_path: Path
+    clinics: Hospitals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And an interrupted series goes on, opening no sum twice."""
+    """An interrupted series goes on, opening no sum twice; status and results say what each is."""
     STAYS.save(tmp_path / "schema.json")
     rows = pd.concat([stays(k).assign(site=name) for k, name in enumerate(NAMES)])
     asked: dict[str, Any] = {"schema": tmp_path / "schema.json", "split": "by:site"}
@@ -223,6 +228,27 @@ def test_curves_and_a_cox_model_are_those_of_a_simulation(
     assert told["sessions"][:3] == asked_for and len(told["sessions"]) == len(model.plans)
     assert {*told["sessions"]} | before == {each.name for each in path.parent.parent.iterdir()}
     assert path.parent.name == asked_for[0] and told["EXACT SUMS"]
+    runs = sessions(path.parent.parent)
+    fit, curves = by_series(runs)
+    assert [run["session"] for run in fit] == told["sessions"] and len(curves) == 1
+    screen = Console(width=80, file=StringIO(), record=True)
+    screen.print(*status_tables(runs))
+    shown = screen.export_text()
+    assert f"a Cox model at given hazard ratios; {len(fit)} sums" in " ".join(shown.split())
+    table = shown.partition("Parties of")[0]
+    assert fit[0]["session"] in table and fit[-1]["session"] in table
+    assert fit[1]["session"] not in table and "survival by time" in table
+    earlier = page(runs[-1:] + runs).partition("Earlier runs")[2]
+    assert f"; {len(fit)} sums, the last is {fit[-1]['session']}" in earlier
+    folders = [path.parent.with_name(run["session"]) for run in (*curves, *fit)]
+    own = Party.__new__(Party)
+    monkeypatch.setattr(own, "results", list)
+    monkeypatch.setattr(own, "sums", lambda: folders)
+    monkeypatch.setattr("ciphercohort.deploy.party.Party", lambda folder: own)
+    listed = cohort("party", "results", tmp_path).output.splitlines()
+    assert f"{folders[0]}  {curves[0]['purpose']}" == listed[1]
+    assert f"{folders[1]}  {fit[0]['purpose']}; {len(fit) - 1} sums, " in listed[2]
+    assert f"{folders[-1]}  {fit[-1]['purpose']}" == listed[3] and len(listed) == 5
 
 
 def test_a_crude_model_takes_the_columns_that_are_chosen(clinics: Hospitals) -> None:
