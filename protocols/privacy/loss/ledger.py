@@ -6,9 +6,11 @@ crashes in between has neither and stays spent: nobody knows what had left its o
 
 The file has one JSON object per line. A line is appended under an exclusive lock and flushed to
 disk before the call returns, and it carries the digest of the line before it, so that a lost or
-edited line is noticed. (Whoever can write the file can rewrite all of it: the ledger guards
-against accidents, not against its owner.) A last line without its newline was never acknowledged,
-so it is dropped.
+edited line is noticed. Before that it is written to a file beside it (`path` + ".last"): so a
+ledger that was cut, emptied, removed or set back to an older copy is refused, and a line of which a
+crash left nothing or a part is there when the ledger is read next. (Whoever can write both files
+can rewrite all of it: the ledger guards against accidents, not against its owner. A copy of both
+from before is taken for the newest.)
 """
 
 from __future__ import annotations
@@ -16,7 +18,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from protocols.errors import ParameterError, PrivacyError
-from protocols.exchange.private_files import locked, private_opener, sync_folder
+from protocols.exchange.private_files import locked, private_opener, sync_folder, write_private
 from protocols.privacy.loss import check_delta, check_epsilon
 from protocols.privacy.loss.accounting import Event, GaussianEvent, LaplaceEvent, compose
 
@@ -54,7 +55,8 @@ class Ledger:
     """A ledger file and the budget that its owner grants each data set.
 
     Attributes:
-        path: the file; it and its lock (`path` + ".lock") are created when needed.
+        path: the file; it, its last line (`path` + ".last") and its lock (`path` + ".lock") are
+            created when needed.
         epsilon, delta: the budget for all runs on one data set together.
         budget: where its owner grants more, in words.
 
@@ -266,14 +268,15 @@ class Ledger:
             yield
 
     def _lines(self) -> list[str]:
-        """All acknowledged lines; repairs a torn end.
+        """All lines; repairs a torn end.
 
         Raises:
-            PrivacyError: a line is not JSON or does not follow from the one before.
+            PrivacyError: a line is not JSON or does not follow from the one before, or lines are
+                missing at the end.
         """
-        if not self.path.exists():
-            return []
-        text = self.path.read_text(encoding="utf-8", errors="replace")
+        text = ""
+        if self.path.exists():
+            text = self.path.read_text(encoding="utf-8", errors="replace")
         *lines, torn = text.split("\n")
         previous = ""
         for number, line in enumerate(lines, start=1):
@@ -285,28 +288,46 @@ class Ledger:
                 raise PrivacyError(f"{self.path}: line {number} is damaged; restore the ledger")
             previous = line
         if torn:
-            self._replace("".join(f"{line}\n" for line in lines))
+            write_private(self.path, "".join(f"{line}\n" for line in lines).encode())
+        if self._last.exists():
+            newest = self._last.read_text(encoding="utf-8", errors="replace")
+            if newest != previous:
+                self._restore(newest, previous)
+                lines.append(newest)
         return lines
+
+    @property
+    def _last(self) -> Path:
+        return self.path.with_name(f"{self.path.name}.last")
+
+    def _restore(self, newest: str, before: str) -> None:
+        """Append the line that was to be the newest, if it follows the last one that is there."""
+        try:
+            chained = json.loads(newest)["previous"]
+        except (ValueError, KeyError, TypeError):
+            chained = None
+        if chained != _digest(before):
+            raise PrivacyError(
+                f"{self.path} does not end with the line that was written last, so that what was "
+                f"spent since is not known: put its newest copy back. (Without one: {self._last} "
+                "removed, the budget no longer holds for what is missing)"
+            )
+        self._write(newest)
 
     def _append(self, lines: Sequence[str], entry: Mapping[str, Any]) -> dict[str, Any]:
         """Add a line and flush it to disk; what stands in it."""
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         full = {**entry, "time": stamp, "previous": _digest(lines[-1] if lines else "")}
-        with open(self.path, "a", encoding="utf-8", opener=private_opener) as file:
-            file.write(json.dumps(full, allow_nan=False, sort_keys=True) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        sync_folder(self.path.parent)
+        line = json.dumps(full, allow_nan=False, sort_keys=True)
+        write_private(self._last, line.encode())
+        self._write(line)
         return full
 
-    def _replace(self, text: str) -> None:
-        """Replace the file's contents atomically."""
-        handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=self.path.name)
-        with open(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+    def _write(self, line: str) -> None:
+        with open(self.path, "a", encoding="utf-8", opener=private_opener) as file:
+            file.write(f"{line}\n")
             file.flush()
             os.fsync(file.fileno())
-        os.replace(name, self.path)
         sync_folder(self.path.parent)
 
 

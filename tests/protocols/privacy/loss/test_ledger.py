@@ -89,6 +89,50 @@ def test_a_torn_last_line_was_never_acknowledged(ledger: Ledger) -> None:
     assert ledger.spent(DATA).runs == 2
 
 
+def test_no_older_state_of_the_file_answers_more(ledger: Ledger) -> None:
+    """Cut at any byte, as a backup of any time, emptied and gone: it is refused, or all counts."""
+    states: list[bytes | None] = [None, b""]
+    for _ in range(2):
+        ledger.commit(ledger.reserve(DATA, [HALF]))
+        states.append(ledger.path.read_bytes())
+    whole = ledger.path.read_bytes()
+    states += [whole[:end] for end in range(0, len(whole), 7)]
+    refused = 0
+    for state in states:
+        ledger.path.unlink()
+        if state is not None:
+            ledger.path.write_bytes(state)
+        try:
+            assert ledger.spent(DATA).runs == 2
+        except PrivacyError as error:
+            refused += 1
+            assert "does not end with the line that was written last" in str(error)
+            ledger.path.write_bytes(whole)
+        with pytest.raises(PrivacyError, match="exceeds the budget"):
+            ledger.reserve(DATA, [HALF])
+        assert ledger.path.read_bytes() == whole
+    assert len(states) / 2 < refused < len(states)
+    ledger.path.with_name("spent.jsonl.last").write_text("{")
+    with pytest.raises(PrivacyError, match="does not end with"):
+        ledger.reserve("other", [HALF])
+
+
+def test_a_line_of_which_a_crash_left_nothing_counts(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.reserve(DATA, [HALF])
+
+    def crash(self: Ledger, line: str) -> None:
+        raise OSError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "_write", crash)
+        with pytest.raises(OSError, match="full"):
+            ledger.reserve(DATA, [HALF])
+    assert ledger.spent(DATA).runs == 2
+    assert len(ledger.path.read_text().splitlines()) == 2
+
+
 @pytest.mark.parametrize("damage", ["edit", "remove", "garbage", "reorder"])
 def test_damage_is_noticed(ledger: Ledger, damage: str) -> None:
     for _ in range(2):
