@@ -23,7 +23,7 @@ BINS, PRIVATE_BINS = 4096, 64
 LONGEST, IN_BINS = 40_000, 1 << 15
 """Values of a sum, which a message's header takes; and of its bins, of all tables and classes."""
 REACH, PRIVATE_REACH = 16.0, 6.0
-"""Largest distance of a bin's edge from the threshold [log-odds]."""
+"""Largest distance of a bin's edge from 0, without a threshold [log-odds]."""
 
 
 def check_noise(
@@ -69,12 +69,12 @@ def objective(
     """What is summed to judge a model; its bins follow from public numbers alone.
 
     Raises:
-        ParameterError: see `EvaluationObjective`; or a threshold of several classes.
+        ParameterError: see `EvaluationObjective`; or a threshold where none decides.
     """
-    if model.fitted.several and threshold != 0.5:
-        raise ParameterError(
-            f"threshold={threshold:g} of several classes: the likeliest is called; leave it out"
-        )
+    if threshold != 0.5 and (model.fitted.several or model.fitted.numeric):
+        why = "the likeliest of several classes is called"
+        why = "numbers are predicted" if model.fitted.numeric else why
+        raise ParameterError(f"threshold={threshold:g} of {model.model}: {why}; leave it out")
     centre = math.log(threshold / (1 - threshold))
     return objective_at(model, centre, private=private, bins=bins, sites=sites)
 
@@ -87,15 +87,18 @@ def objective_at(
     bins: int | None = None,
     sites: tuple[str, ...] = (),
 ) -> EvaluationObjective:
-    """The same; centre: of the threshold [log-odds], 0 of several classes."""
+    """The same; centre: of the threshold [log-odds], 0 where none decides.
+
+    Bins reach as far to either side of 0 as without a threshold, and from it to the farther end.
+    """
     several = model.fitted.several
     weights = model.weights[None] if model.weights.ndim == 1 else model.weights.T
     bound = model.encoding.norm_bound
-    reach = bound * float(np.linalg.norm(weights, axis=1).max()) + abs(centre)
+    reach = bound * float(np.linalg.norm(weights, axis=1).max())
     if several:
         # Log-odds of a probability, of scores that differ by at most twice that.
         reach = 2 * reach + math.log(len(weights))
-    reach = min(max(reach, 1e-6), PRIVATE_REACH if private else REACH)
+    reach = min(max(reach, 1e-6), PRIVATE_REACH if private else REACH) + abs(centre)
     fitting = 2 * (IN_BINS // (4 * len(weights) * (1 + len(sites))))
     count = bins or (PRIVATE_BINS if private else min(BINS, max(fitting, PRIVATE_BINS)))
     task = EvaluationObjective(

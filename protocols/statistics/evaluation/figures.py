@@ -10,7 +10,8 @@ Of counts p_b, n_b of positive and negative rows in the bins, P and N in all:
 - Calibration: a, b of P(y = 1) = sigmoid(a z + b), every row at the middle of its bin.
 
 Without privacy log loss, Brier score and deciles are sums of their own, exact; with it they are
-those of the middles of the bins. A cell of fewer than `least` rows is not shown.
+those of the middles of the bins, none farther from 0 than without a threshold. A cell of fewer than
+`least` rows is not shown.
 
 With noise a figure that is a sum of counts with weights v, over N rows, moves by std s |v| / N: its
 `_noise_std`. One that noise has put out of its possible range is shown as the end that is nearer;
@@ -54,10 +55,11 @@ def figures(
     rest = table[2 * task.bins :]
     negative, positive = (np.rint(counts) if task.exact else counts).T
     middles = task.of_scores.middles
+    near = np.clip(middles, -task.reach, task.reach)
     ones = float(positive.sum())
     auc, bound, moved = area(positive, negative, noise_std)
-    p = expit(middles)
-    losses = np.logaddexp(0.0, np.stack([middles, -middles]))
+    p = expit(near)
+    losses = np.logaddexp(0.0, np.stack([near, -near]))
     squares = np.stack([p**2, (1 - p) ** 2])
     if task.exact:
         decile: Array = rest[: 3 * DECILES].reshape(3, DECILES)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from parties.kernel.sums.tables import Bins, Judged
+from protocols.errors import ParameterError
 from protocols.exchange import RANGES_VIEW
 from protocols.exchange.serialise import to_plain
 from protocols.models.registry import model_named
@@ -18,7 +19,7 @@ class EvaluationObjective(OneSum):
     """Judge a model; fields: see `Judged`; of_ranges: whether it scores rows of that view.
 
     Raises:
-        ParameterError: a field is out of range.
+        ParameterError: a field is out of range; or a threshold where none decides.
     """
 
     kind = "evaluation"
@@ -39,6 +40,8 @@ class EvaluationObjective(OneSum):
 
     def __post_init__(self) -> None:
         _ = self.row_function
+        if self.centre and (self.several or self.numeric):
+            raise ParameterError(f"centre={self.centre} of {self.model}: no threshold decides; 0")
 
     @property
     def row_function(self) -> Judged:
@@ -84,6 +87,11 @@ class EvaluationObjective(OneSum):
     def of_scores(self) -> Bins:
         """The bins."""
         return Bins(self.bins, self.width, self.centre)
+
+    @property
+    def reach(self) -> float:
+        """To either side of 0, of scores that are told apart [log-odds]."""
+        return self.bins * self.width / 2 - abs(self.centre)
 
     @property
     def block(self) -> int:

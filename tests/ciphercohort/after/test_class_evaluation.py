@@ -114,8 +114,11 @@ def test_a_private_sum_pays_once_and_is_near() -> None:
 
 def test_what_does_not_fit_is_refused() -> None:
     model = fitted("softmax")
-    with pytest.raises(ParameterError, match="threshold=0.2 of several classes"):
+    with pytest.raises(ParameterError, match="several classes is called; leave it out"):
         evaluate(model, FRAME, threshold=0.2)
+    task = objective(model, private=False)
+    with pytest.raises(ParameterError, match="no threshold decides"):
+        replace(task, centre=6.0)
     task = objective(model, private=False)
     with pytest.raises(ParameterError, match="3 classes, labels have shape"):
         task.of_rows(SHARD.x, SHARD.y[:, :2], "")

@@ -100,6 +100,27 @@ def test_any_threshold_is_an_edge(threshold: float) -> None:
     assert agrees(of_counts(objective(MODEL, private=False, threshold=threshold)), threshold)
 
 
+@pytest.mark.parametrize("threshold", [0.0025, 0.05, 0.5, 0.9, 0.9975])
+def test_a_threshold_moves_no_private_figure_but_its_own(threshold: float) -> None:
+    """Of counts by bin, without their noise: beyond 6 log-odds a score is told of as 6, as ever."""
+    found = of_counts(objective(MODEL, private=True, threshold=threshold))
+    assert found["log_loss"] == pytest.approx(log_loss(Y, P), abs=2e-3)
+    assert found["brier"] == pytest.approx(brier_score_loss(Y, P), abs=2e-3)
+    assert found["auc"] == pytest.approx(roc_auc_score(Y, P), abs=found["auc_error_bound"])
+    assert found["accuracy"] == np.mean((threshold < P) == Y)
+
+
+def test_no_threshold_is_of_a_model_that_has_none() -> None:
+    """Whoever chose where its bins lie would choose its figures."""
+    for schema, model in ((COSTED, "linear"), (COUNTED, "poisson")):
+        known = ReleasedModel(schema=schema, model=model, weights=np.ones((6, 1)))
+        with pytest.raises(ParameterError, match="numbers are predicted; leave it out"):
+            objective(known, private=True, threshold=0.2)
+        task = objective(known, private=True)
+        with pytest.raises(ParameterError, match="no threshold decides"):
+            replace(task, centre=6.0)
+
+
 def test_bins_that_are_shifted_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     def one_up(self: Bins, z: Any) -> Any:
         return np.minimum(np.searchsorted(self.edges[1:-1], z) + 40, self.count - 1)
