@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -52,7 +52,7 @@ Found = TypeVar("Found", bound=Any)
 class Asked:
     """Who has which rows, and what is promised; fields as of `simulate`.
 
-    reference: see `infer_schema`.
+    reference: see `infer_schema`; on_progress: see `SumSeries`.
     """
 
     data: Table
@@ -68,6 +68,7 @@ class Asked:
     ledger: FilePath | None = None
     seed: int | None = None
     out: FilePath | None = None
+    on_progress: Callable[[str, int, int], None] = lambda unit, done, total: None
 
     @property
     def split_column(self) -> tuple[str, ...]:
@@ -156,7 +157,10 @@ class Asked:
             name: encode_with_views(part, schema, coins=rng.bytes(32))[1]
             for name, part in (parts if own.imputation else {}).items()
         }
-        return Sums(specs=specs, schema=own, wanted=wanted, views=views), shown
+        sums = Sums(
+            specs=specs, schema=own, wanted=wanted, views=views, on_progress=self.on_progress
+        )
+        return sums, shown
 
     def _config(self, schema: Schema) -> SimulationConfig:
         names = schema.label.names

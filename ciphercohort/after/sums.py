@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -75,7 +75,8 @@ class SumSeries(ABC):
     schema: of their rows; sizes: rows of whole tables by party; wanted: the promise; held_out:
     which of the rows are summed, None: all; columns: names of those that a study takes, empty: all;
     of_training: digest of the plan of the training whose model they are at, see `GradientPlan`;
-    done: all sums so far.
+    on_progress: is told of a unit, how many are done, and of how many, 0: nobody knows; done: all
+    sums so far.
     """
 
     schema: Schema
@@ -84,6 +85,7 @@ class SumSeries(ABC):
     held_out: HeldOut | None = None
     columns: tuple[str, ...] = ()
     of_training: str = ""
+    on_progress: Callable[[str, int, int], None] = lambda unit, done, total: None
     done: list[Opened] = field(default_factory=list)
 
     @property
@@ -140,6 +142,7 @@ class SumSeries(ABC):
             head=head,
         )
         self.done.append(opened)
+        self.on_progress("sums", len(self.done), 0)
         return opened
 
     @abstractmethod

@@ -7,6 +7,7 @@ and how long the rest will take at the pace so far.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 # Between two lines of progress: seconds at least, and this share of what is left.
 QUIET, QUIET_SHARE = 10.0, 0.1
+# Between two lines where nothing else says that something is done.
+PULSE = 8.0
 
 PHASES = {
     "load": "load the libraries",
@@ -128,6 +131,43 @@ class Reporter:
         """Where the run is, in words."""
         steps = f", {self.done} of {self.total} {self.unit} done" if self.total else ""
         return f"in phase {self.phase!r}{steps}"
+
+
+@contextmanager
+def pulse(
+    console: Console, quiet: float = PULSE, clock: Callable[[], float] = time.monotonic
+) -> Iterator[Callable[[str, int, int], None]]:
+    """A line every `quiet` seconds, whatever is done meanwhile; what is yielded is told of it.
+
+    It takes a unit, how many are done, and of how many, 0: nobody knows. Time left is at the pace
+    since it was first told of a unit.
+    """
+    started, known, ended = clock(), dict[str, tuple[float, int, int]](), threading.Event()
+
+    def told(unit: str, done: int, total: int) -> None:
+        since = known[unit][0] if unit in known else clock()
+        known[unit] = since, done, total
+
+    def words() -> Iterator[str]:
+        for unit, (_, done, total) in known.copy().items():
+            yield f"{done} of {total} {unit} done" if total else f"{done} {unit} done"
+        for since, done, total in known.copy().values():
+            if 0 < done < total:
+                yield f"about {duration((clock() - since) / done * (total - done))} left"
+
+    def beat() -> None:
+        while not ended.wait(quiet):
+            line = ", ".join(words()) or "no sum is opened yet"
+            seconds = clock() - started
+            console.print(f"[{seconds:6.1f} s] {line}", markup=False, highlight=False)
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield told
+    finally:
+        ended.set()
+        thread.join()
 
 
 @contextmanager

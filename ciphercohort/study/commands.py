@@ -223,27 +223,31 @@ def _simulated(study: Study) -> Callable[..., None]:
         **own: Any,
     ) -> None:
         with refusals(debug) as console:
-            from sims import study as simulated
+            from ciphercohort.cli.progress import pulse
 
             name, own = _chosen(study.name, own)
             if seed is not None and epsilon is not None:
                 say(console, NOT_PRIVATE, "bold red")
-            found = getattr(simulated, name)(
-                data,
-                schema=schema,
-                exclude=tuple(exclude or ()),
-                include=tuple(include or ()),
-                reference=tuple(reference or ()),
-                parties=parties,
-                split=split,
-                epsilon=epsilon,
-                delta=delta,
-                colluders=colluders,
-                ledger=ledger,
-                seed=seed,
-                out=out,
-                **own,
-            )
+            with pulse(console) as on_progress:
+                from sims import study as simulated  # takes seconds
+
+                found = getattr(simulated, name)(
+                    data,
+                    schema=schema,
+                    exclude=tuple(exclude or ()),
+                    include=tuple(include or ()),
+                    reference=tuple(reference or ()),
+                    parties=parties,
+                    split=split,
+                    epsilon=epsilon,
+                    delta=delta,
+                    colluders=colluders,
+                    ledger=ledger,
+                    seed=seed,
+                    out=out,
+                    on_progress=on_progress,
+                    **own,
+                )
             _show(found, as_json)
             if out is not None:
                 say(console, f"written: {out}")

@@ -157,5 +157,8 @@ def imputed_by(
         raise ParameterError("curves are of one fit, and imputations make several: leave one out")
     if not 2 <= asked.imputations <= MOST_DRAWS:
         raise ParameterError(f"imputations={asked.imputations} is not from 2 to {MOST_DRAWS}")
-    fits: list[Any] = [find(sums.drawn(k + 1), asked) for k in range(asked.imputations)]
+    fits = list[Any]()
+    for k in range(asked.imputations):
+        sums.on_progress("draws", k, asked.imputations)
+        fits.append(find(sums.drawn(k + 1), asked))
     return Pooled(fits=tuple(fits))

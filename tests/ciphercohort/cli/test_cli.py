@@ -23,7 +23,7 @@ import pytest
 from click.testing import Result
 from rich.console import Console
 
-from ciphercohort.cli.progress import Reporter
+from ciphercohort.cli.progress import Reporter, pulse
 from ciphercohort.deploy.supervise import child
 from parties.reader.infer import infer_schema
 from parties.reader.schema import Schema
@@ -329,6 +329,32 @@ def test_help_loads_nothing_heavy() -> None:
 
 
 # -- progress ----------------------------------------------------------------------------------
+
+
+def test_whatever_is_done_a_line_says_that_it_goes_on() -> None:
+    """At 6 s a draw, of 10; and none after the end."""
+    text, now = io.StringIO(), [100.0]
+    console = Console(file=text, force_terminal=False, width=100)
+
+    def line(words: str) -> None:
+        text.truncate(0)
+        for _ in range(500):
+            if words in text.getvalue():
+                return
+            time.sleep(0.01)
+        raise AssertionError(f"{words!r} is not in {text.getvalue()!r}")
+
+    with pulse(console, 0.01, lambda: now[0]) as told:
+        line("[   0.0 s] no sum is opened yet")
+        told("draws", 0, 10)
+        line("0 of 10 draws done\n")
+        told("sums", 7, 0)
+        told("draws", 2, 10)
+        now[0] += 12.0
+        line("[  12.0 s] 2 of 10 draws done, 7 sums done, about 48.0 s left\n")
+    text.truncate(0)
+    time.sleep(0.05)
+    assert text.getvalue() == ""
 
 
 def test_progress_without_a_terminal_says_what_is_left_but_not_too_often() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -196,8 +197,8 @@ def test_a_schema_without_models_is_refused() -> None:
         imputed_by(hazards_by, own, CoxOptions(imputations=2))
 
 
-def test_the_commands(tmp_path: Path) -> None:
-    """A schema with models, by which a simulation draws; and one that makes its own."""
+def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A schema with models, by which a simulation draws and says how far it is; and its own."""
     rows = table().head(60)
     rows.to_csv(tmp_path / "rows.csv", index=False)
     out, path = tmp_path / "schema.json", str(tmp_path / "rows.csv")
@@ -206,9 +207,15 @@ def test_the_commands(tmp_path: Path) -> None:
     assert made.exit_code == 0, made.output
     assert "bmi, stage=II" in cohort("schema", "show", out).stdout
     asked = ("--family", "gaussian", "--imputations", "2", "--split", "by:site", "--json")
+    told = list[tuple[str, int, int]]()
+    saying = nullcontext(lambda *each: told.append(each))
+    monkeypatch.setattr("ciphercohort.cli.progress.pulse", lambda console: saying)
     ran = cohort("glm", "--data", path, "--schema", out, "--target", "died", *asked)
     assert ran.exit_code == 0, ran.output
     assert json.loads(ran.stdout)["inference_about"]["imputations"] == 2
+    assert [each for each in told if each[0] == "draws"] == [("draws", 0, 2), ("draws", 1, 2)]
+    sums = [done for unit, done, _ in told if unit == "sums"]
+    assert sums == [*range(1, len(json.loads(ran.stdout)["plans"]) + 1)]
     left_out = {"exclude": ("died",), "split": "by:site"}
     found = glm(rows, target="months", family="gaussian", imputations=2, **left_out)
     assert isinstance(found, Pooled) and len(found.fits) == 2
