@@ -152,6 +152,13 @@ class ChosenColumns:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DryRun:
+    """Of a deployment."""
+
+    dry_run: bool = option(False, "Check options, say what the first sum needs, and ask nobody.")
+
+
+@dataclass(frozen=True, kw_only=True)
 class StayColumns:
     """Columns of a simulation's stays; None: the schema's targets."""
 

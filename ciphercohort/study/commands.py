@@ -21,12 +21,13 @@ from ciphercohort.study.asked import (
     CoxOptions,
     CurveOptions,
     DescribeOptions,
+    DryRun,
     GlmOptions,
     StayColumns,
     SurvivalModel,
 )
 from protocols.errors import ParameterError
-from protocols.words import NOT_PRIVATE
+from protocols.words import NOT_PRIVATE, size
 
 if TYPE_CHECKING:
     from ciphercohort.deploy.coordinator import Coordinator
@@ -93,7 +94,7 @@ COMMANDS = (
             *("data", "by", "sites", "schema", "include", "parties", "split", "epsilon", "least"),
             "out",
         ),
-        few_centre=("by", "sites", "include", "exclude", "least", "epsilon", "session"),
+        few_centre=("by", "sites", "include", "least", "epsilon", "session", "dry_run"),
     ),
     Study(
         name="survival",
@@ -115,18 +116,8 @@ COMMANDS = (
             "out",
         ),
         few_centre=(
-            *(
-                "model",
-                "by",
-                "include",
-                "strata",
-                "curves",
-                "bins",
-                "least",
-                "epsilon",
-                "colluders",
-            ),
-            "session",
+            *("model", "by", "include", "strata", "curves", "bins", "least", "epsilon"),
+            *("session", "dry_run"),
         ),
     ),
     Study(
@@ -160,7 +151,7 @@ def register(app: typer.Typer) -> None:
         app.command(study.name, epilog=study.epilog)(_simulated(study))
         if study.few_centre:
             FEW[f"coordinator {study.name}"] = study.few_centre
-        of_sums(_coordinated(study), options.reads(*study.records, ChosenColumns))
+        of_sums(_coordinated(study), options.reads(*study.records, ChosenColumns, DryRun))
     app.command("person-time", epilog=PERSON_TIME)(person_time)
 
 
@@ -261,6 +252,9 @@ def _coordinated(study: Study) -> Callable[..., None]:
         from ciphercohort.study import deployed
 
         name, own = _chosen(study.name, own)
+        if own.pop("dry_run"):
+            _show_forecast(name, deployed.forecast(centre, name, **own, **_promise(asked)), as_json)
+            return
         path, found = getattr(deployed, name)(centre, **own, **asked)
         _show(found, as_json)
         asked["tell"](f"finished: {path}")
@@ -289,6 +283,35 @@ def _chosen(name: str, own: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         if value is not None:
             raise ParameterError(f"{each}={value!r} belongs to the other model: leave it out")
     return name, own
+
+
+def _promise(asked: dict[str, Any]) -> dict[str, Any]:
+    """Of what a sum is asked for, that which a forecast is of.
+
+    Raises:
+        ParameterError: a session is to be gone on with.
+    """
+    if asked["session"] is not None:
+        raise ParameterError("dry-run opens no sum, and goes on with no session: leave one out")
+    return {name: asked[name] for name in ("epsilon", "delta", "colluders")}
+
+
+def _show_forecast(name: str, told: dict[str, Any], as_json: bool) -> None:
+    """On stdout."""
+    from ciphercohort.results.documents import to_json
+
+    if as_json:
+        sys.stdout.write(to_json({"study": name, **told}, indent=None))
+        return
+    noise = "without noise"
+    if told["noise_std"]:
+        noise = f"with noise of standard deviation {told['noise_std']:.3g} on each"
+    say(
+        stdout(),
+        f"first sum, of {told['rows']:,} rows: {told['statistic']}; opens {told['released']}: "
+        f"{told['values']:,} values, {noise}; an owner sends {size(told['bytes'])}; nobody was "
+        "asked",
+    )
 
 
 def _show(found: Any, as_json: bool) -> None:

@@ -12,11 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ciphercohort.after.sums import SumSeries, spent_is_told, sums_wanted
+from ciphercohort.after.sums import SumSeries, noise_std, spent_is_told, sums_wanted
 from ciphercohort.deploy.inference import DeployedSums, Drive
 from ciphercohort.job.config import DEFAULT_DELTA
 from ciphercohort.job.layout import DESCRIPTION, GLM, SURVIVAL, read_file
 from ciphercohort.results.documents import to_json
+from ciphercohort.results.result import Array
 from ciphercohort.study.asked import (
     ChosenColumns,
     CoxOptions,
@@ -31,12 +32,13 @@ from ciphercohort.study.files import write
 from ciphercohort.study.glm import Glm, glm_by
 from ciphercohort.study.imputed import Pooled, imputed_by
 from ciphercohort.study.private_cox import PrivateCox, hazards_by
-from ciphercohort.study.stays import Stays, check_exact
+from ciphercohort.study.stays import Stays
 from ciphercohort.study.survival import Survival, survival_by
 from coordinator.settings import SCHEMA, Settings
 from parties.reader.schema import Schema
 from parties.reader.views import by_range, cells_schema
 from protocols.errors import ParameterError
+from protocols.sums.plan import GradientPlan
 
 if TYPE_CHECKING:
     from ciphercohort.deploy.coordinator import Coordinator
@@ -85,8 +87,66 @@ def glm(centre: Coordinator, **given: Any) -> tuple[Path, Glm | Pooled]:
     Raises:
         CohortError: as of `describe`.
     """
-    check_exact(given.get("epsilon"))
     return _found(centre, "glm", **given)
+
+
+def forecast(
+    centre: Coordinator,
+    study: str,
+    *,
+    epsilon: float | None = None,
+    delta: float = DEFAULT_DELTA,
+    colluders: int = 0,
+    **given: Any,
+) -> dict[str, Any]:
+    """What the first sum of a study opens; options are checked, and nobody is asked.
+
+    Notes of what the rows need are logged, as they are before a first sum.
+
+    study: `describe`, `survival`, `cox` or `glm`; given: as of its function.
+
+    Raises:
+        CohortError: an option is refused, or no plan can be certified.
+    """
+    settings, kind = centre.settings, KINDS[study]
+    chosen, own = parted(ChosenColumns, given)
+    options = kind.record(**own)
+    sums = _Foreseen(
+        schema=kind.view(Schema.load(settings.folder / SCHEMA)),
+        sizes={card.name: card.rows for card in settings.owners().values()},
+        wanted=sums_wanted(epsilon, delta, colluders),
+        columns=_taken(kind, settings, chosen, options),
+    )
+    try:
+        kind.find(sums, options)
+    except _PlannedError as error:
+        plan = error.plan
+    else:
+        raise AssertionError("a study without a sum")
+    return {
+        "statistic": plan.statistic,
+        "released": plan.task.released,  # type: ignore[attr-defined]
+        "rows": sums.rows,
+        "values": plan.length,
+        "bytes": plan.cipher.num_bytes(plan.length),
+        "noise_std": noise_std(plan) * sums.rows,
+    }
+
+
+class _PlannedError(Exception):
+    """In the place of a sum."""
+
+    def __init__(self, plan: GradientPlan) -> None:
+        self.plan = plan
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Foreseen(SumSeries):
+    """Ends at its first sum."""
+
+    def ran(self, template: GradientPlan) -> tuple[GradientPlan, Array, str]:
+        """It is planned."""
+        raise _PlannedError(template)
 
 
 def _of_stays(schema: Schema) -> Schema:

@@ -23,6 +23,7 @@ from ciphercohort.results.result import Array
 from ciphercohort.study.asked import GlmOptions
 from ciphercohort.study.cox import SEPARATED, Covariates
 from ciphercohort.study.pictures import forest_picture
+from ciphercohort.study.stays import check_exact
 from ciphercohort.study.tables import PaperTable, documents, interval, number, p_value
 from parties.kernel.study.glm import LINKS, Generalised
 from parties.reader.cells import numeric_cells
@@ -190,6 +191,7 @@ def glm_by(sums: SumSeries, asked: GlmOptions) -> Glm:
         ParameterError: an option does not fit the rows, or there is no maximum. CohortError: a sum
             is refused, or aborted.
     """
+    check_exact(sums.wanted.epsilon)
     family, weight, offset, alpha = asked.family, asked.weight, asked.offset, asked.alpha
     site_intercepts, cluster = asked.site_intercepts, asked.cluster
     if family not in LINKS:

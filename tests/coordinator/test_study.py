@@ -157,6 +157,9 @@ def test_a_private_description_is_in_the_ledgers(centre: Hospitals) -> None:
     assert told["privacy"]["epsilon"] <= 8 and "EXACT SUMS" not in told
     assert abs(found.groups["A"]["n"] - (pooled().ward == "A").sum()) < 5 * told["noise_std"]
     assert np.isfinite(found.groups[ALL]["columns"]["age"]["mean"])
+    foreseen = deployed.forecast(folder_of(centre, True), "describe", by="ward", epsilon=8.0)
+    assert foreseen["noise_std"] == told["noise_std"]
+    assert foreseen["values"] == found.opened.plan.length
     for name in NAMES:
         assert 0.97 * 8 < centre.agents.ledger(name).spent("rows").epsilon <= 8 * (1 + 1e-9)
 
@@ -293,6 +296,23 @@ def test_columns_that_are_chosen_are_taken_or_refused(clinics: Hospitals) -> Non
     ):
         with pytest.raises(ParameterError, match=words):
             getattr(deployed, study)(refused, **given)
+        with pytest.raises(ParameterError, match=words):
+            deployed.forecast(refused, study, **given)
+
+
+def test_a_dry_run_asks_nobody(clinics: Hospitals) -> None:
+    """And says what the rows need for intervals with privacy, or that none would do."""
+    own = ("survival", clinics.settings.folder, "--model", "cox", "--dry-run")
+    ran = cohort("coordinator", *own, "--epsilon", "12", "--json")
+    told, rows = json.loads(ran.stdout), 400 * len(NAMES)
+    assert ran.exit_code == 0 and told["rows"] == rows and told["noise_std"] > 0
+    assert "every number needs a standard deviation of some" in ran.stderr
+    assert "opens" in cohort("coordinator", *own).stdout
+    few = cohort("coordinator", *own, "--epsilon", "0.1")
+    assert few.exit_code == 2 and "leave no interval" in few.stderr
+    assert cohort("coordinator", *own, "--session", "a").exit_code == 2
+    assert cohort("coordinator", "glm", *own[1:2], "--epsilon", "1", "--dry-run").exit_code == 2
+    assert not (clinics.settings.folder / "sessions").exists()
 
 
 def test_private_curves_are_in_the_ledgers(clinics: Hospitals) -> None:
