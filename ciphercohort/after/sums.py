@@ -9,7 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from ciphercohort.job.config import PrivacyOptions, kinds
 from ciphercohort.job.figures import figures_of
+from ciphercohort.job.options import checked, options_of
 from ciphercohort.results.result import Array
 from parties.reader.imputation import drawn
 from parties.reader.schema import Schema
@@ -33,7 +35,15 @@ def or_epsilon(epsilon: float) -> str:
 
 
 def sums_wanted(epsilon: float | None, delta: float, colluders: int) -> Wanted:
-    """The promise of sums, all together."""
+    """The promise of sums, all together.
+
+    Raises:
+        ParameterError: one of them is out of range.
+    """
+    given = {"epsilon": epsilon, "delta": delta, "colluders": colluders}
+    for each in options_of(PrivacyOptions):
+        if each.name in given:
+            checked(each, kinds()[each.name], given[each.name])
     return Wanted(
         protocol=SECURE_AGGREGATION, update="gd", epsilon=epsilon, delta=delta, colluders=colluders
     )

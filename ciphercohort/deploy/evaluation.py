@@ -17,6 +17,7 @@ from ciphercohort.deploy.deployed import (
     training_plans,
     transcript_head,
 )
+from ciphercohort.job.config import DEFAULT_DELTA
 from ciphercohort.job.figures import figures_of
 from ciphercohort.results.predict import ReleasedModel
 from ciphercohort.results.result import encoding_of
@@ -153,7 +154,9 @@ def _check_plan(plan: GradientPlan, schema: Schema, model: ReleasedModel) -> Non
     noise follows up to rounding: a plan states the epsilon that it comes to, not the one asked.
     """
     task, promise = cast(EvaluationObjective, plan.task), plan.privacy
-    asked = (promise.epsilon, promise.delta, promise.colluders) if promise else (None, 0.0, 0)
+    asked: tuple[float | None, float, int] = (None, DEFAULT_DELTA, 0)
+    if promise is not None:
+        asked = promise.epsilon, promise.delta, promise.colluders
     found = figures_of(schema, (each.rows for each in plan.members))
     own = objective_at(model, task.centre, private=promise is not None, sites=task.sites)
     due = replace(

@@ -217,7 +217,7 @@ class TrainingOptions:
         of=" or ".join(UNDER_CKKS),
         cure=": leave it out",
     )
-    seed: int | None = option(None, "Repeatable split and noise: NOT PRIVATE.")
+    seed: int | None = option(None, "Repeatable split and noise: NOT PRIVATE.", least=0)
     held_out: float = option(
         0.0,
         "Share of its own rows that every owner holds back from training by secret coins, to judge "

@@ -56,6 +56,8 @@ MOST_SCORES = 400
 """Bins of scores for the concordance; ties count half."""
 LONGEST_LAST = 450_000
 """Values of the one sum that has them, 3.6 MB: with 1,100 bins of time there is room for 204."""
+FAR = 1e3
+"""Of a coefficient per half a range: no hazard ratio is e^1000."""
 SEPARATED = 1e-3
 """Of a column's information at 0: all events that it touches are fitted to the end."""
 
@@ -372,6 +374,11 @@ def cox_by(sums: SumSeries, asked: CoxOptions) -> Cox:
             raise ParameterError("the information is singular: leave out columns") from None
         if decrement <= CONVERGED:
             break
+        if (far := np.abs(theta) > FAR).any():
+            raise ParameterError(
+                f"there is no maximum: {', '.join(names[far])} puts the events in order; leave it "
+                "out"
+            )
         current = start.at(theta, ask(theta))
     else:
         raise ParameterError(f"Newton's method finds no maximum in {MOST_ROUNDS} steps")

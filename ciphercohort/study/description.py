@@ -287,11 +287,17 @@ def describe_by(sums: SumSeries, asked: DescribeOptions) -> Description:
     """By any sums over rows of `views.cells_schema`.
 
     Raises:
-        ParameterError: `asked.by` is no column with categories. CohortError: the sum is refused,
-            or aborted.
+        ParameterError: `asked.by` is no column with categories, or a site no party. CohortError:
+            the sum is refused, or aborted.
     """
     private = sums.wanted.epsilon is not None
     by, sites, least = asked.by, asked.names, asked.least
+    strangers = [name for name in sites if name not in sums.sizes]
+    if strangers:
+        raise ParameterError(
+            f"sites={quoted(strangers[0])} is none of the parties "
+            f"{', '.join(map(quoted, sums.sizes))}{suggest(strangers[0], [*sums.sizes])}"
+        )
     task, columns, groups = task_of(
         sums.schema, by, private=private, sites=sites, bins=asked.bins, taken=sums.columns
     )
