@@ -1,9 +1,10 @@
 """Survival curves of groups, from one secure sum: Kaplan-Meier, log-rank, restricted means.
 
-A curve of exact sums begins where `least` rows are at risk, of who lived until then, and ends where
-fewer are; so do all figures of it. What leaves of it is thinned: a step stands for `least` rows or
-more that left since the last, and has the value of its time. With epsilon a curve ends where noise
-is a fifth of the number at risk, and bands hold it.
+A curve of exact sums begins where `least` rows are at risk, and ends where fewer are; so do median
+and mean. All figures are of who lived to its begin, the log-rank test of who lived to the latest
+one: it, rows and events count all times after it. What leaves of a curve is thinned: a step stands
+for `least` rows or more that left since the last, and has the value of its time. With epsilon a
+curve ends where noise is a fifth of the number at risk, and bands hold it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from ciphercohort.study.tables import PaperTable, documents, number, p_value
 from parties.kernel.study.lifetimes import Lifetimes
 from protocols.errors import ParameterError
 from protocols.statistics.evaluation.figures import LEAST, shown
-from protocols.statistics.study.curves import LEVEL, Curve, log_rank
+from protocols.statistics.study.curves import LEVEL, Curve, Test, after, log_rank
 from protocols.statistics.study.noisy import Noise
 from protocols.statistics.study.objectives import LifetimesObjective
 
@@ -43,7 +44,7 @@ class Survival:
     stays: Stays
     curves: dict[str, Curve]
     by: str | None
-    test: tuple[float, int, float] | None
+    test: Test | None
     tau: float
     begin: float | None
     num_rows: int
@@ -71,15 +72,17 @@ class Survival:
         return min(curve.begin for curve in known), max(curve.end for curve in known)
 
     def at_risk(self, curve: Curve, time: float) -> float | None:
-        """Rows at risk just after a time, None where they are few."""
-        later = np.flatnonzero(curve.times > time * (1 + 1e-12))
-        count = float(curve.at_risk[later[0]]) if len(later) else 0.0
-        return shown(count, self.floor)
+        """Rows at risk just after a time, None where they are few, or beyond the curve's ends."""
+        later = np.flatnonzero(after(curve.times, time))
+        place = int(later[0]) if len(later) else len(curve.times)
+        count = float(np.append(curve.at_risk, 0.0)[place])
+        is_told = curve.known and curve.first <= place <= (curve.reached if count else place)
+        return shown(count, self.floor) if is_told else None
 
     def kept(self, curve: Curve) -> NDArray[np.intp]:
         """Bins whose step is told."""
         if self.private:
-            return np.arange(curve.reached)
+            return np.arange(curve.first, curve.reached)
         found, left = list[int](), 0.0
         ends = np.append(curve.at_risk[1:], 0.0)
         for k in range(curve.first, curve.reached):
@@ -101,8 +104,8 @@ class Survival:
             found.append(
                 {
                     "group": name,
-                    "rows": shown(curve.rows, self.floor),
-                    "events": shown(float(curve.events.sum()), self.floor),
+                    "rows": shown(curve.rows, self.floor) if curve.known else None,
+                    "events": shown(curve.deaths, self.floor) if curve.known else None,
                     "median": median,
                     "median_low": low,
                     "median_high": high,
@@ -148,8 +151,9 @@ class Survival:
 
     def tables(self) -> tuple[PaperTable, ...]:
         """One row a group."""
-        title = f"Survival of {self.num_rows:,} rows by {self.by}" if self.by else "Survival of "
-        title += "" if self.by else f"{self.num_rows:,} rows"
+        title = f"Survival of {self.num_rows:,} rows" + (f" by {self.by}" if self.by else "")
+        if self.begin is not None:
+            title += f", of those that lived to {self.stays.time} {self.begin:g}"
         lines = [
             (
                 row["group"],
@@ -174,7 +178,7 @@ class Survival:
     def _notes(self) -> Iterator[str]:
         if self.test:
             square, freedom, p = self.test
-            yield f"log-rank chi-squared {square:.2f}, {freedom} df, p {p_value(p)}"
+            yield f"log-rank chi-squared {square:.2f}, {freedom} df, p {p_value(p)}" + self._tested
         yield from self._bounds()
         yield from self.notes
         yield f"times: {self.stays.words}"
@@ -190,6 +194,14 @@ class Survival:
             "groups still tell them"
         )
         yield self._thinned()
+
+    @property
+    def _tested(self) -> str:
+        """Of which rows the test is, where that is not all."""
+        begins = {curve.begin for curve in self.curves.values()}
+        if begins == {self.stays.low}:
+            return ""
+        return f", of rows that lived to {self.stays.time} {max(begins):.5g}"
 
     def _bounds(self) -> Iterator[str]:
         """Where curves begin and end, where that is not where times do."""
@@ -241,8 +253,9 @@ class Survival:
             times = np.concatenate([[curve.begin], curve.times[kept], [curve.end]])
             told = [np.concatenate([[1.0], e[kept]]) for e in (curve.survival, low, high)]
             drawn[name] = times, *(np.append(each, each[-1]) for each in told)
+        unknown = "–" if self.private else "*"
         counts = {
-            name: [_count(self.at_risk(curve, mark)) for mark in marks(*self.ends)]
+            name: [_count(self.at_risk(curve, mark), unknown) for mark in marks(*self.ends)]
             for name, curve in self.curves.items()
         }
         return survival_picture(drawn, self.ends, counts, self.stays.time, self.by)
@@ -255,8 +268,8 @@ class Survival:
         yield from documents("Survival", self.tables(), {"survival": (self.picture(), words)})
 
 
-def _count(value: float | None) -> str:
-    return "*" if value is None else f"{value:,.0f}"
+def _count(value: float | None, unknown: str = "*") -> str:
+    return unknown if value is None else f"{value:,.0f}"
 
 
 def _time(value: float) -> str:
@@ -329,17 +342,20 @@ def survival_by(sums: SumSeries, asked: CurveOptions) -> Survival:
             f"{gone:,.0f} rows count nowhere, for on this grid their entry is not before their "
             "time: --grid makes it finer"
         )
-    test = noise.log_rank if private else log_rank
     few = [name for name, curve in curves.items() if not curve.known]
     if few:  # the test would tell of rows whose curves are not shown
         notes.append(f"no log-rank test, for fewer than {least} rows: {', '.join(few)}")
+    compares = noise.log_rank if private else log_rank
+    test = compares([*curves.values()]) if len(curves) > 1 and not few else None
+    if test is None and len(curves) > 1 and not few:
+        notes.append("no log-rank test, for no event is where all groups have rows")
     if tau is None:
         tau = min((curve.end for curve in curves.values() if curve.known), default=stays.high)
     return Survival(
         stays=stays,
         curves=curves,
         by=by,
-        test=test([*curves.values()]) if len(curves) > 1 and not few else None,
+        test=test,
         tau=tau,
         begin=asked.begin,
         num_rows=sums.rows,

@@ -28,7 +28,7 @@ class Curve:
     in the bin; survival, of who lived to `begin`; greenwood: G; drawn: rows at risk and
     events, each shape (draws, bins), with privacy noise drawn anew; moved: what it adds to ln S,
     over sqrt(draws), shape (bins, draws); first, reached: bins that are known, the last excluded.
-    Every figure is of these alone.
+    Survival and what follows from it are of these alone; rows and events of all from the first on.
     """
 
     times: Array
@@ -76,8 +76,13 @@ class Curve:
 
     @property
     def rows(self) -> float:
-        """Of the group."""
-        return float(self.exits.sum())
+        """Of the group, that lived to `begin`."""
+        return float(self.exits[self.first :].sum())
+
+    @property
+    def deaths(self) -> float:
+        """Events of these rows."""
+        return float(self.events[self.first :].sum())
 
     @property
     def known(self) -> bool:
@@ -174,34 +179,49 @@ def between(first: int, reached: int, bins: int) -> NDArray[np.bool_]:
     return np.asarray((places >= first) & (places < reached))
 
 
-def log_rank(curves: list[Curve]) -> tuple[float, int, float]:
-    """Chi-squared, its degrees of freedom and p, of groups that have rows."""
-    gap, covariance = observed_less_expected(curves)
-    own = slice(len(curves) - 1)
+Test = tuple[float, int, float]
+"""Chi-squared, its degrees of freedom and p."""
+
+
+def compared_from(curves: list[Curve]) -> int:
+    """The first bin of a comparison: of rows that lived to the latest of all begins."""
+    return max(curve.first for curve in curves)
+
+
+def log_rank(curves: list[Curve]) -> Test | None:
+    """Of known curves, over all bins from `compared_from` on; None: none has an event.
+
+    It is one number of all rows, and counts bins in which few are at risk, too.
+    """
+    bins = len(curves[0].times)
+    inside = between(compared_from(curves), bins, bins)
+    gap, covariance = observed_less_expected(curves, inside)
+    return chi_squared(gap, covariance) if covariance.any() else None
+
+
+def chi_squared(gap: Array, covariance: Array) -> Test:
+    """Of O - E, which add up to 0."""
+    freedom = len(gap) - 1
+    own = slice(freedom)
     square = float(gap[own] @ np.linalg.pinv(covariance[own, own], hermitian=True) @ gap[own])
-    freedom = len(curves) - 1
     return square, freedom, float(chi2.sf(square, freedom))
 
 
-def excess(at_risk: Array, events: Array, reached: int | None = None) -> Array:
-    """O - E, shape (…, groups), of counts, shape (…, groups, bins).
-
-    reached: bins that are counted, None: all.
-    """
+def excess(at_risk: Array, events: Array, inside: NDArray[np.bool_]) -> Array:
+    """O - E, shape (…, groups), of counts, shape (…, groups, bins); inside: bins that count."""
     n, d = at_risk.sum(axis=-2, keepdims=True), events.sum(axis=-2, keepdims=True)
-    inside = np.arange(n.shape[-1]) < (n.shape[-1] if reached is None else reached)
     kept = (n > 1) & (d > 0) & inside
     gap = np.where(kept, events - d * at_risk / np.where(kept, n, 1.0), 0.0)
     return np.asarray(gap.sum(axis=-1))
 
 
-def observed_less_expected(curves: list[Curve], reached: int | None = None) -> tuple[Array, Array]:
-    """O - E of each group, and their covariance; reached: see `excess`."""
+def observed_less_expected(curves: list[Curve], inside: NDArray[np.bool_]) -> tuple[Array, Array]:
+    """O - E of each group, and their covariance; inside: see `excess`."""
     at_risk = np.stack([curve.at_risk for curve in curves])
     events = np.stack([curve.events for curve in curves])
     n, d = at_risk.sum(axis=0), events.sum(axis=0)
-    kept = (n > 1) & (d > 0) & (np.arange(len(n)) < (len(n) if reached is None else reached))
+    kept = (n > 1) & (d > 0) & inside
     share = at_risk[:, kept] / n[kept]
     scale = d[kept] * (n[kept] - d[kept]) / (n[kept] - 1)
     covariance = np.diag((scale * share).sum(axis=1)) - (scale * share) @ share.T
-    return excess(at_risk, events, reached), covariance
+    return excess(at_risk, events, inside), covariance

@@ -25,13 +25,15 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular, toeplitz
-from scipy.stats import chi2
 
 from parties.kernel.study.lifetimes import square_root
 from protocols.statistics.study.curves import (
     Curve,
+    Test,
     after,
     between,
+    chi_squared,
+    compared_from,
     excess,
     observed_less_expected,
     run,
@@ -118,7 +120,7 @@ class Noise:
             start=start,
             at_risk=at_risk,
             exits=-np.diff(sums[0], append=0.0),
-            events=dying,
+            events=np.where(inside, dying, -np.diff(sums[1], append=0.0)),
             survival=survival,
             greenwood=np.cumsum(dying / (risk * alive)),
             drawn=drawn,
@@ -127,10 +129,13 @@ class Noise:
             reached=reached,
         )
 
-    def log_rank(self, curves: list[Curve]) -> tuple[float, int, float]:
-        """As `curves.log_rank`, with the noise in the covariance."""
-        reached = max(curve.reached for curve in curves)
-        gap, covariance = observed_less_expected(curves, reached)
+    def log_rank(self, curves: list[Curve]) -> Test | None:
+        """As `curves.log_rank`, with the noise in the covariance; where all curves are known."""
+        reached = min(curve.reached for curve in curves)
+        inside = between(compared_from(curves), reached, self.bins)
+        if not inside.any():
+            return None
+        gap, covariance = observed_less_expected(curves, inside)
         fitted = [curve.at_risk for curve in curves], [curve.events for curve in curves]
         for k, curve in enumerate(curves):
             assert curve.drawn is not None  # noqa: S101 (as `curve` made it)
@@ -138,11 +143,9 @@ class Noise:
                 np.stack(np.broadcast_arrays(*others[:k], drawn, *others[k + 1 :]), axis=-2)
                 for drawn, others in zip(curve.drawn, fitted, strict=True)
             )
-            moved = excess(at_risk, events, reached) - gap
+            moved = excess(at_risk, events, inside) - gap
             covariance = covariance + moved.T @ moved / len(moved)
-        own = slice(len(curves) - 1)
-        square = float(gap[own] @ np.linalg.pinv(covariance[own, own], hermitian=True) @ gap[own])
-        return square, len(curves) - 1, float(chi2.sf(square, len(curves) - 1))
+        return chi_squared(gap, covariance)
 
 
 def falling(values: Array, most: float) -> Array:

@@ -139,7 +139,8 @@ def cover(rows: int, bins: int, epsilon: float, studies: int, seed: int = 0) -> 
                 value, se = curve.restricted_mean(TAU)
                 means.append(abs(value - mean) <= REACH * se)
         if len(kept) == 2:
-            found.append(noise.log_rank(kept)[2] < 0.05)
+            test = noise.log_rank(kept)
+            found += [test[2] < 0.05] if test else []
     return {
         "rows": rows,
         "bins": bins,

@@ -418,10 +418,82 @@ def test_curves_begin_where_they_are_told_to() -> None:
         own = rows[(rows.sex == sex) & (rows.age > 65)]
         truth = SurvfuncRight(own.age, own.died, entry=own.entry.clip(lower=65))
         assert curve.begin == 65 and row["median"] == truth.quantile(0.5)
-        assert row["rows"] == (rows.sex == sex).sum()
+        own = own[own.entry < own.age]
+        assert (row["rows"], row["events"]) == (len(own), own.died.sum())
+        assert "of those that lived to age 65" in found.tables()[0].title
     early = survival(rows, tau=97.5, **BY_AGE)
     assert all(np.isnan(row["restricted_mean"]) for row in early.rows())
     assert any("no mean to 97.5" in note for note in early.tables()[0].notes)
+
+
+LATE_RANKS = {65.0: 0.440008815396, None: 0.490073585935}
+"""By `begin`, the sums of Mantel and Haenszel over risk sets, looped over by R 4.2, of the rows of
+`cohort_by_age()` that lived to it, of None to the later of the curves' begins."""
+
+
+@pytest.mark.parametrize("begin", LATE_RANKS)
+def test_the_log_rank_test_is_of_rows_that_lived_to_the_begin_of_curves(
+    begin: float | None,
+) -> None:
+    found = survival(cohort_by_age(), begin=begin, **BY_AGE)
+    assert found.test is not None
+    assert found.test[0] == pytest.approx(LATE_RANKS[begin], rel=1e-9)
+    latest = max(curve.begin for curve in found.curves.values())
+    words = f", of rows that lived to age {latest:g}"
+    assert found.tables()[0].notes[0].endswith(words) and latest == (begin or 54)
+
+
+@pytest.mark.parametrize("begin", [None, 20.0, 45.0])
+def test_all_figures_of_a_begin_are_those_of_the_rows_that_lived_to_it(
+    begin: float | None,
+) -> None:
+    """lifelines' of these rows; the test is of all times after it, also of few at risk."""
+    lifelines = pytest.importorskip("lifelines")
+    from lifelines.statistics import multivariate_logrank_test
+
+    rows = table()[table().months > (begin or -1)]
+    found = survival(table(), by="arm", begin=begin, **asked(False))
+    told = found.released()
+    assert found.test is not None or begin == 45
+    if found.test is not None:
+        due = multivariate_logrank_test(rows.months, rows.arm, rows.died)
+        assert found.test[0] == pytest.approx(due.test_statistic, rel=1e-9)
+        assert told["log_rank"]["chi2"] == found.test[0]
+    for row in told["groups"]:
+        own = rows[rows.arm == row["group"]]
+        if not found.curves[row["group"]].known:
+            assert row["rows"] is row["events"] is None and np.isnan(row["median"])
+            continue
+        km = lifelines.KaplanMeierFitter().fit(own.months, own.died)
+        deaths = own.died.sum()
+        median = km.median_survival_time_
+        reached = median <= found.curves[row["group"]].end
+        assert (row["rows"], row["median"]) == (len(own), median if reached else math.inf)
+        assert row["events"] == (deaths if deaths >= 10 else None)
+        for mark, count in told["curves"][row["group"]]["at_risk"].items():
+            assert count in (None, (own.months > float(mark)).sum())
+            assert count is None or float(mark) >= (begin or 0)
+
+
+def test_with_noise_groups_are_compared_where_all_have_a_curve() -> None:
+    """lifelines' of the rows until the first curve ends: a group's later events are not known."""
+    pytest.importorskip("lifelines")
+    from lifelines.statistics import logrank_test
+
+    times, counts = np.arange(1.0, 13), np.zeros((2, 12, 2))
+    counts[0, :, 1], counts[1, :, 1] = 40, [50] * 8 + [2] * 4
+    noise = Noise(std=1.0, bins=12, series=2, factored=True)
+    curves = [noise.curve(noise.root @ own, times, 0.0, 1e9, begin=2.0) for own in counts]
+    ends = [curve.reached for curve in curves]
+    assert ends[1] < ends[0] and all(curve.first == 2 for curve in curves)
+    assert [curve.deaths for curve in curves] == pytest.approx(counts[:, 2:, 1].sum(axis=1))
+    found = noise.log_rank(curves)
+    lives = [np.repeat(times, own[:, 1].astype(int)) for own in counts]
+    ended = [np.minimum(each[each > 2], ends[1]) for each in lives]
+    deaths = [each[each > 2] <= ends[1] for each in lives]
+    due = logrank_test(*ended, *deaths).test_statistic
+    # Noise is counted besides.
+    assert found is not None and 0.95 * due < found[0] < due
 
 
 @pytest.mark.parametrize(
@@ -683,8 +755,10 @@ def test_noise_moves_curves_and_the_test_as_their_variance_says(
     for own, due in zip(curves, exact, strict=True):
         np.testing.assert_allclose(own.survival[:11], due.survival[:11], rtol=1e-9)
         assert (own.band()[1] - own.band()[0] > 0)[:11].all()
-    gap, covariance = observed_less_expected(curves)
-    due_gap, due_covariance = observed_less_expected(exact)
+    inside = np.ones(12, dtype=bool)
+    inside[curves[0].reached :] = inside[curves[1].reached :] = False
+    gap, covariance = observed_less_expected(curves, inside)
+    due_gap, due_covariance = observed_less_expected(exact, inside)
     np.testing.assert_allclose(covariance, due_covariance, rtol=1e-6)
     np.testing.assert_allclose(gap, due_gap, atol=1e-6)
     square, freedom, _ = noise.log_rank(curves)
@@ -695,7 +769,7 @@ def test_noise_moves_curves_and_the_test_as_their_variance_says(
         moved = found(changed)
         if g == 0:
             logs.append(np.log(moved[0].survival / curves[0].survival)[:11])
-        moves.append(observed_less_expected(moved)[0] - gap)
+        moves.append(observed_less_expected(moved, inside)[0] - gap)
         steps[g, s, k] = moved[0].restricted_mean(9.5)[0] - curves[0].restricted_mean(9.5)[0]
     own, each = curves[0].moved[:11], np.array(logs).T
     np.testing.assert_allclose(own @ own.T, each @ each.T, rtol=1e-3, atol=1e-16)
