@@ -2,20 +2,25 @@
 
 Security: coins are kept for as long as the party may be asked to judge a model of their draw, told
 to nobody, and independent of the rows (`protocols.plan.held_out`). Rows and schema are those of the
-toss, by their digest: other rows in the same places were not held back from anything.
+toss, by their digest: other rows in the same places were not held back from anything. Coins know
+the plans that had their rows: what follows one of these has the same rows, or is refused. So coins
+that were lost and tossed anew, by whatever plan of their draw, are never taken for those before.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from parties.kernel.private import COIN_BYTES
-from protocols.errors import DataError, PolicyError
+from parties.policy import Reason, ToldError
+from protocols.errors import DataError
 from protocols.exchange.documents import Checked
 from protocols.privacy.laws import RandomSource, apart
 
@@ -25,6 +30,8 @@ if TYPE_CHECKING:
     from parties.reader.shard import Shard
     from protocols.plan.held_out import HeldOut
 
+log = logging.getLogger(__name__)
+
 
 def cell_coins(identity: Ed25519PrivateKey) -> bytes:
     """Of draws of missing cells: the same in all sums of a series, also after a restart."""
@@ -32,11 +39,16 @@ def cell_coins(identity: Ed25519PrivateKey) -> bytes:
 
 
 class Coin(Checked, frozen=True):
-    """Of one draw: share that is held back; secret: hexadecimal; rows: digest of the shard."""
+    """Of one draw: share that is held back; secret: hexadecimal; rows: digest of the shard.
+
+    plans: digests of those that had these rows, None: nobody noted them, in a simulation or in an
+    earlier release.
+    """
 
     share: float
     secret: str
     rows: str
+    plans: list[str] | None = None
 
     def __repr__(self) -> str:
         return "Coin(<secret>)"
@@ -55,38 +67,63 @@ class Coins:
     def __repr__(self) -> str:
         return f"Coins(<secret>, draws={len(self.kept)})"
 
-    def chosen(self, held_out: HeldOut, shard: Shard, tosses: bool = False) -> NDArray[np.intp]:
-        """Indices of the rows that a run uses; tosses: for a new training, where none are known.
+    def chosen(
+        self, held_out: HeldOut, shard: Shard, plan: str = "", after: str = ""
+    ) -> NDArray[np.intp]:
+        """Indices of the rows that a run uses.
+
+        plan: digest of its plan, where that trains or sums a second moment: it is noted, and tosses
+        the coins where it follows no other; after: of the plan whose rows these are, one that was
+        noted, empty where it follows none.
 
         Raises:
-            PolicyError: there are no coins of this draw, or they are of another share.
+            ToldError: there are no coins of this draw, or they are of another share or of other
+                plans; which, the owner alone is told.
             ParameterError: too few rows. DataError: other rows; what is told to nobody else.
         """
         held_out.size(shard.rows)
         coin = self.kept.get(held_out.draw)
-        if coin is not None and coin.share != held_out.share:
-            raise PolicyError(
+        if coin is None and plan and not after and not held_out.judged:
+            coin = self.toss(held_out, shard, [plan])
+        if coin is None:
+            raise _refused(
+                f"there are no coins of draw {held_out.draw[:16]}: this party took no part in that "
+                "training, or its record of it is gone; restore held-out.sealed, or train again"
+            )
+        if coin.share != held_out.share:
+            raise _refused(
                 f"held_out={held_out.share:g} of the plan is not {coin.share:g}, which draw "
                 f"{held_out.draw[:16]} was tossed for"
             )
-        if coin is None:
-            if held_out.judged or not tosses:
-                raise PolicyError(
-                    f"this party has no coins of draw {held_out.draw[:16]}: it took no part in "
-                    "that training, or its record of it is gone, so it cannot tell which rows were "
-                    "held back"
-                )
-            source = apart(self._randomness, f"held-out/{held_out.draw}")
-            secret = source.words(COIN_BYTES // 8).astype("<u8").tobytes()
-            coin = Coin(share=held_out.share, secret=secret.hex(), rows=shard.fingerprint())
-            self._keep(held_out.draw, coin)
+        is_first = bool(plan) and not after
+        if coin.plans is not None and not is_first and after not in coin.plans:
+            raise _refused(
+                f"the coins of draw {held_out.draw[:16]} are not those that plan "
+                f"{after[:16] or '(none is named)'} was with: they were tossed later; restore "
+                "held-out.sealed as it was, or train again"
+            )
         if coin.rows != shard.fingerprint():
             raise DataError(
                 f"the rows or their schema have changed since draw {held_out.draw[:16]}: which of "
                 "them were held back cannot be told any more"
             )
+        if plan and coin.plans is not None and plan not in coin.plans:
+            self._keep(held_out.draw, replace(coin, plans=[*coin.plans, plan]))
         return held_out.chosen(bytes.fromhex(coin.secret), shard.rows)
+
+    def toss(self, held_out: HeldOut, shard: Shard, plans: list[str] | None = None) -> Coin:
+        """New coins of a draw that has none; plans: as of `Coin`."""
+        source = apart(self._randomness, f"held-out/{held_out.draw}")
+        secret = source.words(COIN_BYTES // 8).astype("<u8").tobytes()
+        coin = Coin(held_out.share, secret.hex(), shard.fingerprint(), plans)
+        self._keep(held_out.draw, coin)
+        return coin
 
     def _keep(self, draw: str, coin: Coin) -> None:
         """Note new coins, before anything depends on them."""
         self.kept[draw] = coin
+
+
+def _refused(words: str) -> ToldError:
+    log.warning("%s", words)
+    return ToldError(Reason.COINS)

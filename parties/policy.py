@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 from parties.kernel import BESIDE, COVER, EVERY, GRAM, LFFR, ROOMS, refused
 from parties.kernel.private import Terms
-from protocols.errors import CohortError, ParameterError, PolicyError
+from protocols.errors import CohortError, DataError, ParameterError, PolicyError
 from protocols.names import DEFAULT_COLLUDERS, MAX_NAME
 
 if TYPE_CHECKING:
@@ -320,6 +320,10 @@ class Reason(Enum):
         "owner by telephone; if the new key is right, run cohort party peers add --replace FOLDER "
         "CARD"
     )
+    COINS = (
+        "which rows were held back is not on record here, or not for what is asked: see the log of "
+        "this party"
+    )
     STRANGERS = (
         "this owner does not know {party} of the plan: get the card of each, compare its key with "
         "its owner by telephone, and run cohort party peers add FOLDER CARD"
@@ -359,6 +363,29 @@ class ToldError(PolicyError):
 
     def __init__(self, reason: Reason, **of: str) -> None:
         super().__init__(reason.value.format(**of))
+
+
+class PublicError(ToldError):
+    """A refusal whose words follow from request, plan and policy alone, or were told before."""
+
+    def __init__(self, words: str) -> None:
+        PolicyError.__init__(self, words)
+
+
+@contextmanager
+def public() -> Iterator[None]:
+    """Inside are checks of request, plan and policy, and nothing of an owner's records or rows.
+
+    Raises:
+        PublicError: in the words of what went wrong. DataError, and what is of no `CohortError`:
+            as it is, for the owner alone.
+    """
+    try:
+        yield
+    except (DataError, ToldError):
+        raise
+    except CohortError as error:
+        raise PublicError(str(error)) from error
 
 
 @contextmanager

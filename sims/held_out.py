@@ -116,7 +116,9 @@ def used(
         coins = specs[name].coins
         if coins is None:
             raise AssertionError("an owner that holds rows back has coins")
-        rows = coins.chosen(held_out, shard, tosses=True)
+        if held_out.draw not in coins.kept:
+            coins.toss(held_out, shard)
+        rows = coins.chosen(held_out, shard)
         shards[name] = shard.only(rows)
         kept.append(start + rows)
         start += shard.rows

@@ -35,7 +35,7 @@ from parties.kernel.private import Terms
 from parties.kernel.run import Run, row_seal
 from parties.policy import Reason, told
 from protocols.errors import CohortError, PolicyError, PrivacyError
-from protocols.exchange.documents import Checked, parse_json, read
+from protocols.exchange.documents import Checked, canonical_digest, parse_json, read
 from protocols.exchange.private_files import private_folder, write_private
 from protocols.names import is_session
 from protocols.privacy.laws import RandomSource, SystemRandomness
@@ -62,6 +62,8 @@ class CoinBox(Coins):
         if path.exists():
             plain = parse_json(vault.open(path.read_bytes(), LABEL), str(path))
             kept = read(plain, dict[str, Coin], str(path))
+        for draw in [draw for draw, coin in kept.items() if coin.plans is None]:
+            log.warning("%s: no plans are noted of draw %s, of an earlier release", path, draw[:16])
         super().__init__(randomness, kept)
         self._path, self._vault = path, vault
 
@@ -216,19 +218,29 @@ class Owner:
     def had_these_rows(self, plan: str) -> bool | None:
         """Whether a finished session was of the rows as they are now; None: no record is here.
 
-        plan: digest of that session's plan. A record that cannot be read is of no session.
+        plan: digest of that session's plan. Of a seal that cannot be read or is gone, outcome.json
+        beside it says whose it was: of this plan, or where it says nothing, the answer is no.
         """
-        own = self._sealed(plan)
-        for path in self._results.glob(f"*/{ROWS}") if self._results else ():
+        own, lost = self._sealed(plan), list[Path]()
+        folders = self._results.glob("*") if self._results else ()
+        for path in [folder / ROWS for folder in folders if folder.is_dir()]:
             try:
                 plain = parse_json(path.read_bytes(), str(path))
                 kept: SealedRows = read(plain, SealedRows, str(path))
-            except (CohortError, OSError) as error:
-                log.warning("%s is left out: %s", path, error)
+            except (CohortError, OSError):
+                if _plan_of(path.with_name(OUTCOME)) in (plan, ""):
+                    lost.append(path)
                 continue
             if kept.plan == plan:
                 return hmac.compare_digest(kept.rows, own.rows)
-        return None
+        for path in lost:
+            log.warning(
+                "%s is gone or cannot be read, and may be of the training by plan %s: restore it; "
+                "where it is of another session, remove its folder",
+                path,
+                plan[:16],
+            )
+        return False if lost else None
 
     def foresee(
         self, events: Sequence[Any], additive_delta: float, run: str
@@ -261,3 +273,11 @@ class Owner:
     def modules() -> list[str]:
         """Of this project, in the process that holds rows and keys."""
         return sorted(name for name in sys.modules if name.partition(".")[0] in OURS)
+
+
+def _plan_of(path: Path) -> str:
+    """Digest of the plan of an outcome that this owner kept; empty where it cannot be read."""
+    try:
+        return canonical_digest({**parse_json(path.read_bytes(), str(path))["plan"]})
+    except (CohortError, OSError, LookupError, TypeError, ValueError):
+        return ""

@@ -31,6 +31,7 @@ import msgspec
 from parties.agent.vault import Vault
 from parties.kernel import EVERY
 from parties.kernel.channel import RECORDS, Codec
+from parties.policy import Reason, told
 from protocols.errors import ParameterError, PolicyError
 from protocols.exchange.documents import Checked, parse_json, read
 from protocols.exchange.private_files import erase, private_folder, sweep, write_private
@@ -233,7 +234,8 @@ class SessionStore:
     def count(self, run: str, calls: int) -> None:
         """Note, durably, how many calls of a run are answered; run: its number, see `Serving`."""
         if self._vault is not None and not self._told:
-            write_private(self._calls, json.dumps([run, calls]).encode())
+            with told(Reason.FAILED):
+                write_private(self._calls, json.dumps([run, calls]).encode())
 
     def counted(self) -> tuple[str, int]:
         """The run that was counted last, and how far: no other state is gone on from."""

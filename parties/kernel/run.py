@@ -81,14 +81,14 @@ class Run:
     def __repr__(self) -> str:
         return "Run(<private>)"
 
-    def used(self, rows: Any, held_out: Any = None, tosses: bool = False) -> Any:
+    def used(self, rows: Any, held_out: Any = None, *plans: str) -> Any:
         """Of all rows, or of a view, those that a run uses, shuffled; the rest: see `Coins`.
 
         Nothing else may count positions: see `parties.kernel.private`.
         """
         chosen = None
         if held_out is not None:
-            chosen = self.coins.chosen(held_out, self.private.adopt(self.rows), tosses)
+            chosen = self.coins.chosen(held_out, self.private.adopt(self.rows), *plans)
         return self.private.adopt(rows).used(self._order, chosen)
 
     def open(self, sheet: Any, rows: Any, stream: str = "", **beside: Any) -> Any:

@@ -166,8 +166,8 @@ class Serving:
             session.erase()
         self._opened, self._undo, self._made_of, self._is_saved = [], None, {}, False
 
-    def _used(self, view: str, digest: str, held_out: Any, tosses: bool = False) -> Handle:
-        self._rows.append(((view, digest, held_out), self._rows_of(view, digest, held_out, tosses)))
+    def _used(self, view: str, digest: str, held_out: Any, *plans: str) -> Handle:
+        self._rows.append(((view, digest, held_out), self._rows_of(view, digest, held_out, *plans)))
         return Handle(len(self._rows) - 1)
 
     def _rows_of(self, view: str, digest: str, *which: Any) -> Any:

@@ -54,15 +54,15 @@ def _of_training(plan: RunPlan, owner: Any) -> Iterator[str]:
     if same is False and not plan.judges:
         log.warning(
             "%s refuses a sum of the training by plan %s: the rows, their order or their schema "
-            "have changed since, so that its table would be of other rows than its model; train "
-            "again, or restart the agent with the rows as they were",
+            "have changed since, or their seal is lost, so that its table could be of other rows "
+            "than its model; train again, or restart the agent with both as they were",
             owner.name,
             training[:16],
         )
         raise ToldError(Reason.ROWS)
     said = {
         True: "was of the rows that you have now",
-        False: "was of other rows than you have now",
+        False: "was of other rows than you have now, or their seal (rows.json) is lost",
         None: "is not on record here: nothing tells whether it was of the rows that you have now",
     }
     yield f"Training {training[:16]} {said[same]}"

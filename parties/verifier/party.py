@@ -17,7 +17,7 @@ from parties.account import Account, hold
 from parties.coins import Coins
 from parties.kernel.private import HiddenError
 from parties.kernel.run import Run
-from parties.policy import REFUSED, Policy
+from parties.policy import REFUSED, Policy, PublicError, Reason, ToldError, public
 from parties.reader.shard import Shard
 from parties.reader.views import Views
 from parties.verifier.party_protocol import PartyProtocol, half_of
@@ -41,7 +41,7 @@ from protocols.names import COORDINATOR
 from protocols.plan import kinds
 from protocols.plan.kinds import plan_from_dict
 from protocols.plan.protocol import BEFORE, protocol_of
-from protocols.plan.run_plan import RunPlan
+from protocols.plan.run_plan import Member, RunPlan
 from protocols.privacy.laws import RandomSource, SystemRandomness
 from protocols.privacy.loss.ledger import Ledger
 from protocols.steps import agree
@@ -67,7 +67,8 @@ class Party:
     Privacy: whatever goes wrong once rows are open (`parties.kernel.private`), of any type, has one
     text, counts as spent and ends the session, so that a coordinator learns nothing from words,
     kind or absence of a reply and cannot ask again. All other refusals follow from public figures
-    alone, or have one of the sentences of `parties.policy`.
+    alone (`policy.public` stands where they are made), or have one of the sentences of
+    `parties.policy`.
 
     run: its rows, key, randomness and account, behind their boundary; coordinator_key: the
     coordinator's verification key (hex).
@@ -172,7 +173,8 @@ class Party:
         is_ahead = request.step == RELAY  # no request of the run
         try:
             with self.run.private:
-                self._check_address(request)
+                with public():
+                    self._check_address(request)
                 if not is_ahead:
                     self._hear(name)
                 body = self._ahead(relayed) if is_ahead else self._answer(request, name, relayed)
@@ -187,7 +189,8 @@ class Party:
             log.warning("%s refuses %s: %s", self.name, request.step, error)
             if self._plan is None:
                 self.run.take_back()
-            body = Body({"error": str(error), **self._is_behind})
+            words = str(error) if isinstance(error, ToldError) else Reason.FAILED.value
+            body = Body({"error": words, **self._is_behind})
             return whole(self._head(request, name, body), body)
         head = self._head(request, name, body)
         if not is_ahead or "error" in body.meta:
@@ -272,7 +275,11 @@ class Party:
             self._repeat(*state["repeated"])
             try:
                 with self.run.private:
-                    self._half = self._open_half(self._plan, self._rows_of(self._plan))
+                    own, before = _own_and_before(self._plan)
+                    # Noted when it was agreed; nothing is tossed any more.
+                    self._half = self._open_half(
+                        self._plan, self._rows_of(self._plan), "", own or before
+                    )
                     self._half.restore(state["half"])
             except HiddenError as hidden:
                 _tell_owner(self.name, "restart", hidden.__cause__)
@@ -305,9 +312,10 @@ class Party:
         return again
 
     def _answer(self, request: Envelope, name: str, relayed: Sequence[bytes] | None) -> Body:
-        again = self._check_order(request.step)
-        if self._follows and self._answered:
-            self._follow(request, name, relayed)
+        with public():
+            again = self._check_order(request.step)
+            if self._follows and self._answered:
+                self._follow(request, name, relayed)
         if self._plan and protocol_of(self._plan).shows_rows(request.step):
             self.run.account.spend()
         body = self._body(request)
@@ -358,13 +366,13 @@ class Party:
         The reply confirms it to whoever follows this party.
         """
         if self._behind:
-            with self._or_over():
+            with public(), self._or_over():
                 self._catch_up(*(relayed or ()))
             return Body(self._is_behind)
         if self._computes and self._answered:
             self._relayed = tuple(relayed or ())
             if self._replica is not None:
-                with self._or_over():
+                with public(), self._or_over():
                     self._replica.take(self._relayed, self._own)
                 return self._replica.confirmation()
         return Body()
@@ -435,9 +443,10 @@ class Party:
         if request.step in self._handlers:
             return self._handlers[request.step](request.body)
         if self._half is None:
-            raise PolicyError("no plan is agreed yet")
+            raise PublicError("no plan is agreed yet")
         # The function of the protocol's STEPS: `commit-rows` goes to `contribute.commit(half, …)`.
-        return protocol_of(self._half.plan).answer(self._half, request.step, request.body)
+        with public():
+            return protocol_of(self._half.plan).answer(self._half, request.step, request.body)
 
     def _head(self, request: Envelope, answers: str, body: Body) -> bytes:
         address = (request.session, request.step, self.name, COORDINATOR)
@@ -461,46 +470,59 @@ class Party:
         self._check_address(request)
         self._check_order(request.step)
         self._require_relayed(relayed)
-        plan, _, cost = self._examined(request.body)
-        if cost and self._policy.largest is not None:
-            hold(cost, *self._policy.largest)
+        plan, _, _ = self._examined(request.body)
         return plan
 
     def _examined(self, request: Body) -> tuple[RunPlan, Shard, Mechanism | None]:
         """A plan that policy and public figures allow, the rows it is of, and what it costs."""
-        plan = plan_from_dict(_mapping(request.meta.get("plan")))
-        member, rows = plan.members[plan.party_index(self.name)], self.run.rows.rows
-        shard = self._rows_of(plan)
+        with public():
+            plan = plan_from_dict(_mapping(request.meta.get("plan")))
+            member = plan.members[plan.party_index(self.name)]
+        shard, commitment = self._rows_of(plan), self.run.commitment
+        with public():
+            self._check_member(plan, member, shard, commitment)
+            self._check_policy(plan)
+            norm_bound = shard.schema.norm_bound
+            plan.check_rows(norm_bound)
+            cost = self._cost(plan, norm_bound)
+            self._policy.check_slots(plan, kinds.slot_bounds(plan, norm_bound))
+            if cost and self._policy.largest is not None:
+                hold(cost, *self._policy.largest)
+        if plan.whitens:
+            self.run.account.require(getattr(plan, "moment_plan", ""))
+        return plan, shard, cost
+
+    def _check_member(self, plan: RunPlan, member: Member, shard: Shard, commitment: str) -> None:
+        rows = self.run.rows.rows
         if member.rows != plan.rows_of(rows) or plan.num_features != shard.num_features:
             raise PolicyError("the plan states another shape of this party's data")
         if member.verify_key != public_bytes(self.run.signing_key):
             raise PolicyError("the plan holds another verification key than this party's")
         if plan.session != self._session:
             raise PolicyError(f"the plan is of session {plan.session!r}, not of this one")
+        if member.commitment != commitment:  # one of another run: an old plan
+            raise PolicyError("the plan holds another commitment than this party's")
         if plan.row_terms != shard.schema.row_terms:
             raise PolicyError("the plan states other weights or offsets of rows than the schema")
+
+    def _check_policy(self, plan: RunPlan) -> None:
         self._policy.check(plan)
         self._policy.check_alone(plan, self.name)
-        self._policy.check_held_out(plan, rows)
+        self._policy.check_held_out(plan, self.run.rows.rows)
         self._policy.check_followed(plan, self.name)
-        norm_bound = shard.schema.norm_bound
-        plan.check_rows(norm_bound)
-        cost = self._cost(plan, norm_bound)
-        self._policy.check_slots(plan, kinds.slot_bounds(plan, norm_bound))
-        if plan.whitens:
-            self.run.account.require(getattr(plan, "moment_plan", ""))
-        return plan, shard, cost
 
     def _agree(self, request: Body) -> Body:
         plan, shard, cost = self._examined(request)
         if self.consented not in (None, plan.digest()):
-            raise PolicyError("this party's owner has not consented to this plan")
-        sequence = protocol_of(plan).sequence(plan)
+            raise PublicError("this party's owner has not consented to this plan")
+        with public():
+            sequence = protocol_of(plan).sequence(plan)
         # Before the first look at a row.
         if cost:
             self.run.account.reserve(cost, plan.digest())
-        half = self._open_half(plan, shard, tosses=not getattr(plan, "of_training", ""))
-        signed = self.run.agree(plan.digest(), agree.commitments(plan))
+        half = self._open_half(plan, shard, *_own_and_before(plan))
+        with public():
+            signed = self.run.agree(plan.digest(), agree.commitments(plan))
         self._half, self._plan, self._sequence = half, plan, sequence
         return agree.answer_agree(plan, *signed)
 
@@ -517,16 +539,19 @@ class Party:
             return cast(Shard, self.run.rows)
         found = self.run.views.find(plan.view, str(digest)) if self.run.views else None
         if found is None:
-            raise PolicyError("the plan names another column schema")
+            raise PublicError("the plan names another column schema")
         return cast(Shard, found)
 
-    def _open_half(self, plan: RunPlan, rows: Shard, tosses: bool = False) -> PartyProtocol:
-        used = self.run.used(rows, plan.held_out, tosses)
+    def _open_half(self, plan: RunPlan, rows: Shard, *plans: str) -> PartyProtocol:
+        """plans: as of `Coins.chosen`."""
+        used = self.run.used(rows, plan.held_out, *plans)
         # Such as `encrypted_rows.EncryptedRowsParty`.
-        return half_of(plan).open(plan, used, self.run, self._open_contributor)
+        with public():
+            return half_of(plan).open(plan, used, self.run, self._open_contributor)
 
     def _reveal(self, request: Body) -> Body:
-        return Body({"seed": self.run.reveal(agree.signatures_of(request)).hex()})
+        with public():
+            return Body({"seed": self.run.reveal(agree.signatures_of(request)).hex()})
 
     def _finish(self, request: Body) -> Body:
         if self._half:
@@ -541,6 +566,17 @@ def _tell_owner(name: str, step: str, error: BaseException | None) -> None:
         log.warning("%s refuses %s: %s", name, step, error)
     else:
         log.error("%s refuses %s, for this error:", name, step, exc_info=error)
+
+
+def _own_and_before(plan: RunPlan) -> tuple[str, str]:
+    """Where rows are held back, digests as of `Coins.chosen`: of the plan, and of the one before.
+
+    A sum is of the rows of its training, and a training on whitened rows of those of the moment.
+    """
+    if plan.held_out is None:
+        return "", ""
+    before = getattr(plan, "of_training", "") or getattr(plan, "moment_plan", "")
+    return "" if plan.statistic else plan.digest(), before
 
 
 def _mapping(value: Any) -> dict[str, Any]:

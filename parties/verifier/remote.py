@@ -14,7 +14,7 @@ import protocols.errors as errors
 from parties.kernel.channel import Channel, Handle
 from parties.kernel.private import HiddenError, Private
 from parties.kernel.serving import METHODS
-from parties.policy import ToldError
+from parties.policy import PublicError, ToldError
 from parties.reader.schema import Schema
 from parties.reader.views import views_of
 from protocols.ckks.shared_keys import public_context
@@ -62,7 +62,8 @@ class Calls:
 
 
 def _error(kind: str, text: str, touched: bool = False, culprit: str | None = None) -> CohortError:
-    kind = PolicyError.__name__ if kind == ToldError.__name__ else kind
+    if kind == ToldError.__name__:
+        return PublicError(text)
     found = getattr(errors, kind, MessageError)
     if found is errors.ProtocolError:
         return errors.ProtocolError(text, culprit)
@@ -202,9 +203,9 @@ class RemoteRun:
         self.account = RemoteAccount(calls, is_kept)
         self.private = calls.private = Private(self.account)
 
-    def used(self, rows: RemoteRows, held_out: Any = None, tosses: bool = False) -> RemoteRows:
+    def used(self, rows: RemoteRows, held_out: Any = None, *plans: str) -> RemoteRows:
         """See `Run.used`."""
-        handle = self._calls("used", rows.view, rows.schema.digest(), held_out, tosses)
+        handle = self._calls("used", rows.view, rows.schema.digest(), held_out, *plans)
         return RemoteRows(rows.view, rows.rows, rows.schema, handle)
 
     def open(self, sheet: Any, rows: RemoteRows, stream: str = "", **beside: Any) -> RemoteSession:

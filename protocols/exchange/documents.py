@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 import json
 import math
 import re
@@ -176,6 +177,12 @@ def check_durations(document: Checked, *names: str) -> None:
 
 
 # --- JSON and TOML --------------------------------------------------------------------------------
+
+
+def canonical_digest(plain: Any) -> str:
+    """SHA-256 of the canonical JSON of plain values, hexadecimal. Raises ValueError: a NaN."""
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def parse_json(text: str | bytes, what: str, error: type[CohortError] = ParameterError) -> Any:

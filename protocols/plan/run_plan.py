@@ -6,8 +6,6 @@ What all runs have in common. Each kind adds its own fields: `RowsPlan`, `ModelP
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -18,6 +16,7 @@ from typing import Any, ClassVar, TypeVar
 import msgspec
 
 from protocols.errors import ParameterError
+from protocols.exchange.documents import canonical_digest
 from protocols.exchange.serialise import to_plain
 from protocols.names import ENCRYPTED_ROWS
 from protocols.plan.held_out import HeldOut
@@ -371,5 +370,4 @@ class RunPlan(ABC):
 
     @cached_property
     def _digest(self) -> str:
-        text = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False)
-        return hashlib.sha256(text.encode()).hexdigest()
+        return canonical_digest(self.to_dict())

@@ -122,7 +122,9 @@ def held(centre: Centre) -> np.ndarray:
     for name, party in centre.agents.session.parties.items():
         own: Any = centre.agents.coins(name)
         back = replace(plan.held_out, judged=True)
-        shard = party.run.rows._value.only(own.chosen(back, party.run.rows._value))
+        shard = party.run.rows._value.only(
+            own.chosen(back, party.run.rows._value, "", plan.digest())
+        )
         found.append(np.column_stack([shard.x, shard.y]))
     return np.concatenate(found)
 
@@ -167,7 +169,9 @@ def test_a_training_uses_the_other_rows_after_a_kill_too(study: Any) -> None:
     assert [m.rows for m in plan.members] == [2, 2] and plan.held_out.draw == "d1"
     session, own = study.agents.session, study.agents.coins
     tables = {name: party.run.rows._value for name, party in session.parties.items()}
-    shards = [t.only(own(name).chosen(plan.held_out, t)) for name, t in tables.items()]
+    shards = [
+        t.only(own(name).chosen(plan.held_out, t, "", plan.digest())) for name, t in tables.items()
+    ]
     session.plan, session.shards = plan, [(shard.x, shard.y) for shard in shards]
     assert log2_error(study.weights(study.trained), session.twin()) < -17
     assert replay(study.settings.session_folder(study.trained)).passed
@@ -256,7 +260,9 @@ def test_a_party_without_its_coins_says_so(study: Any, model: ReleasedModel) -> 
     box.unlink()
     study.agents.restart(NAMES[1])
     plan = evaluation_plan(study.settings, known, rows="held-out", **WITHOUT)
-    with pytest.raises(ProtocolError, match="'hospital-2' refuses.*no coins of draw d1"):
+    with pytest.raises(
+        ProtocolError, match="'hospital-2' refuses.*which rows were held back is not on record"
+    ):
         study.serve(create_session(study.settings, plan))
     box.write_bytes(kept)
     study.agents.restart(NAMES[1])

@@ -216,13 +216,13 @@ def test_rows_that_a_training_held_back_are_left_out(centre: Hospitals) -> None:
     trained = replace(MODEL, session="training")
     asked: dict[str, Any] = {"epsilon": None, "delta": 1e-5, "colluders": 0}
     # Coins that are gone are not tossed anew: the rows would be others than those of the training.
-    with pytest.raises(ProtocolError, match="no coins of draw d1"):
+    with pytest.raises(ProtocolError, match="which rows were held back is not on record here"):
         infer_deployed(centre.settings, trained, centre.drive, **asked)
     used = {}
     for name, frame in FRAMES.items():
         coins, shard = centre.agents.coins(name), encode_shard(frame, SCHEMA)
         assert coins is not None
-        used[name] = frame.iloc[coins.chosen(HeldOut(share=0.25, draw="d1"), shard, tosses=True)]
+        used[name] = frame.iloc[coins.chosen(plan.held_out, shard, plan.digest())]
         centre.agents.restart(name)
     _, found = infer_deployed(centre.settings, trained, centre.drive, **asked)
     assert found.about()["rows"] == 2 * 300

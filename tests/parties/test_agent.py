@@ -132,7 +132,9 @@ def test_an_encrypted_model_goes_on_in_other_processes(tmp_path: Path, vault: Va
         coins: Any = {name: agents.coins(name) for name in session.parties}
         held_out = session.plan.held_out
         rows = [
-            p.run.rows._value.only(coins[n].chosen(held_out, p.run.rows._value))
+            p.run.rows._value.only(
+                coins[n].chosen(held_out, p.run.rows._value, "", session.plan.digest())
+            )
             for n, p in session.parties.items()
         ]
         assert {shard.rows for shard in rows} == {3}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,10 +13,10 @@ import pytest
 from scipy.stats import chi2, hypergeom
 
 from parties.agent.manifest import describe_plan
-from parties.agent.owner import CoinBox
+from parties.agent.owner import LABEL, CoinBox
 from parties.agent.vault import Vault
 from parties.coins import Coins
-from parties.policy import Policy
+from parties.policy import Policy, Reason, ToldError
 from parties.reader.shard import encode_shard
 from protocols.errors import DataError, ParameterError, PolicyError
 from protocols.plan.held_out import HeldOut
@@ -33,6 +34,7 @@ from tests.support.helpers import make_plan
 SHARD = encode_shard(table(200), SCHEMA)
 BACK = HeldOut(share=0.2, draw="d1")
 JUDGED = replace(BACK, judged=True)
+MOMENT, PLAN, OTHER = "ef" * 32, "ab" * 32, "cd" * 32
 
 
 def coins(label: str = "a") -> Coins:
@@ -83,42 +85,103 @@ def test_every_row_is_as_likely_and_two_owners_are_independent() -> None:
 
 
 def test_owners_of_the_same_rows_choose_others() -> None:
-    chosen = [tuple(coins(name).chosen(BACK, SHARD, True)) for name in "ab"]
+    chosen = [tuple(coins(name).chosen(BACK, SHARD, PLAN)) for name in "ab"]
     assert chosen[0] != chosen[1]
-    assert chosen[0] == tuple(coins("a").chosen(BACK, SHARD, True))  # a seed repeats it
+    assert chosen[0] == tuple(coins("a").chosen(BACK, SHARD, PLAN))  # a seed repeats it
 
 
 def test_the_same_rows_from_disk_and_no_word_of_them_in_it(tmp_path: Path) -> None:
     vault, path = Vault(PASSPHRASE), tmp_path / "box"
     own = CoinBox(path, vault, SystemRandomness())
-    first = own.chosen(BACK, SHARD, True)
+    first = own.chosen(BACK, SHARD, PLAN)
     again = CoinBox(path, vault, SystemRandomness())
-    assert again.chosen(BACK, SHARD).tolist() == first.tolist()
-    held = SHARD.only(again.chosen(JUDGED, SHARD))
-    assert held.rows == 40 and not set(again.chosen(JUDGED, SHARD)) & set(first)
-    np.testing.assert_array_equal(held.x, SHARD.x[again.chosen(JUDGED, SHARD)])
-    np.testing.assert_array_equal(held.y, SHARD.y[again.chosen(JUDGED, SHARD)])
+    assert again.chosen(BACK, SHARD, "", PLAN).tolist() == first.tolist()
+    judged = again.chosen(JUDGED, SHARD, "", PLAN)
+    held = SHARD.only(judged)
+    assert held.rows == 40 and not set(judged) & set(first)
+    np.testing.assert_array_equal(held.x, SHARD.x[judged])
+    np.testing.assert_array_equal(held.y, SHARD.y[judged])
     secret = own.kept["d1"].secret
     assert secret.encode() not in path.read_bytes() and secret not in f"{own} {own.kept}"
     assert bytes.fromhex(secret) not in path.read_bytes()
     assert not path.stat().st_mode & 0o077
-    other = own.chosen(replace(BACK, draw="d2"), SHARD, True)
+    other = own.chosen(replace(BACK, draw="d2"), SHARD, PLAN)
     assert other.tolist() != first.tolist()
     assert set(CoinBox(path, vault, SystemRandomness()).kept) == {"d1", "d2"}
 
 
-def test_coins_are_of_one_share_and_of_these_rows() -> None:
+def refused(caplog: pytest.LogCaptureFixture, own: Coins, held_out: HeldOut, *plans: str) -> str:
+    """What the owner alone is told."""
+    caplog.clear()
+    with pytest.raises(ToldError) as refusal:
+        own.chosen(held_out, SHARD, *plans)
+    assert str(refusal.value) == Reason.COINS.value
+    return caplog.text
+
+
+def test_coins_are_of_one_share_and_of_these_rows(caplog: pytest.LogCaptureFixture) -> None:
     own = coins()
-    for held_out, tosses in ((JUDGED, False), (JUDGED, True), (BACK, False)):
-        with pytest.raises(PolicyError, match="no coins of draw d1"):
-            own.chosen(held_out, SHARD, tosses)
-    own.chosen(BACK, SHARD, tosses=True)
-    with pytest.raises(PolicyError, match="which draw d1 was tossed for"):
-        own.chosen(replace(BACK, share=0.3), SHARD)
+    for held_out, plans in (
+        (JUDGED, ("", PLAN)),
+        (JUDGED, (PLAN,)),
+        (BACK, ("", PLAN)),
+        (BACK, ()),
+    ):
+        assert "no coins of draw d1" in refused(caplog, own, held_out, *plans)
+    own.chosen(BACK, SHARD, PLAN)
+    assert "which draw d1 was tossed for" in refused(caplog, own, replace(BACK, share=0.3), PLAN)
     with pytest.raises(DataError, match="have changed since draw d1"):
-        own.chosen(JUDGED, SHARD.only(np.arange(200)[::-1]))
+        own.chosen(JUDGED, SHARD.only(np.arange(200)[::-1]), "", PLAN)
     with pytest.raises(ParameterError, match="rows holds back"):
-        own.chosen(replace(BACK, share=0.99999), SHARD)
+        own.chosen(replace(BACK, share=0.99999), SHARD, PLAN)
+
+
+@pytest.mark.parametrize("held_out", [BACK, JUDGED])
+def test_coins_that_were_lost_and_tossed_anew_are_not_those_of_the_training(
+    held_out: HeldOut, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By whichever plan of the same draw; also where an owner has no record of sessions."""
+
+    vault = Vault(PASSPHRASE)
+
+    def box(kept: bool) -> Coins:
+        source = SystemRandomness()
+        return CoinBox(tmp_path / "box", vault, source) if kept else Coins(source)
+
+    for kept in (True, False):
+        own = box(kept)
+        first = own.chosen(BACK, SHARD, MOMENT)
+        assert own.chosen(BACK, SHARD, PLAN, MOMENT).tolist() == first.tolist()
+        before = own.kept["d1"].plans
+        used = own.chosen(held_out, SHARD, "", PLAN)
+        assert own.kept["d1"].plans == before == [MOMENT, PLAN]  # a sum is not noted
+        if kept:
+            assert box(kept).chosen(held_out, SHARD, "", PLAN).tolist() == used.tolist()
+            (tmp_path / "box").unlink()
+        own = box(kept)
+        refused(caplog, own, BACK, PLAN, MOMENT)  # nor are they tossed between its two runs
+        other = own.chosen(BACK, SHARD, OTHER)
+        assert other.tolist() != first.tolist()
+        for plans in (("", PLAN), (PLAN, MOMENT), ()):
+            words = refused(caplog, own, held_out, *plans)
+            assert "are not those that plan" in words and words not in Reason.COINS.value
+        assert own.kept["d1"].plans == [OTHER]
+
+
+def test_coins_of_an_earlier_release_are_of_any_training(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    vault, path = Vault(PASSPHRASE), tmp_path / "box"
+    own = CoinBox(path, vault, SystemRandomness())
+    own.toss(BACK, SHARD)
+    old = json.loads(vault.open(path.read_bytes(), LABEL))
+    del old["d1"]["plans"]
+    path.write_bytes(vault.seal(json.dumps(old).encode(), LABEL))
+    again = CoinBox(path, vault, SystemRandomness())
+    assert "no plans are noted of draw d1" in caplog.text
+    for plans in (("", PLAN), (OTHER,), ("", PLAN)):
+        assert again.chosen(BACK, SHARD, *plans).tolist() == own.chosen(BACK, SHARD).tolist()
+    assert again.kept["d1"].plans is None
 
 
 def sum_plan(held_out: HeldOut | None) -> Any:

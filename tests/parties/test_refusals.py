@@ -18,10 +18,12 @@ import parties.verifier.foreseen as foreseen_module
 from ciphercohort.deploy.evaluation import evaluation_plan
 from coordinator.deployment import create_session
 from parties import policy as refusals
+from parties.account import Account
 from parties.agent.consent import Consent
 from parties.agent.owner import Owner
 from parties.agent.store import SessionStore
 from parties.agent.vault import Vault
+from parties.kernel.run import Run
 from parties.policy import End, Policy, Reason
 from parties.reader.views import encode_with_views
 from parties.verifier.foreseen import foreseen
@@ -44,7 +46,8 @@ BOUNDARIES: list[tuple[Any, str]] = [
     *((Owner, name) for name in ("keep", "foresee")),
     *((Consent, name) for name in ("check_members", "_peers", "_foresee", "require", "end")),
     *((Party, name) for name in ("outcome", "state", "fingerprint")),
-    (Vault, "seal"),
+    *((Account, name) for name in ("reserve", "spend", "commit", "abandon")),
+    *((Run, "used"), (Vault, "seal")),
 ]
 KINDS = [*vars(errors).values(), OSError, RuntimeError, KeyError]
 KINDS = [kind for kind in KINDS if isinstance(kind, type) and issubclass(kind, Exception)]

@@ -218,7 +218,7 @@ def test_seals_are_of_a_signed_runs_rows(tmp_path: Path) -> None:
     with pytest.raises(PolicyError, match="not everybody has signed"):
         ask("row_seal", rows, PLAN)
     OTHERS.agree(ask)
-    others = ask("used", "", "", HeldOut(share=0.34, draw="d"), True)
+    others = ask("used", "", "", HeldOut(share=0.34, draw="d"), "ab" * 32)
     with pytest.raises(PolicyError, match="a session of this run has"):
         ask("row_seal", others, PLAN)
     assert len(ask("row_seal", rows, PLAN)) == 64
@@ -299,7 +299,7 @@ def test_a_refused_session_unlocks_no_seal(tmp_path: Path) -> None:
     ask("begin")
     opened(ask, KEYS_SHEET)
     OTHERS.agree(ask)
-    others = ask("used", "", "", HeldOut(share=0.34, draw="d"), True)
+    others = ask("used", "", "", HeldOut(share=0.34, draw="d"), "ab" * 32)
     with pytest.raises(PolicyError):
         ask("open", replace(SUMS, session="another"), others, "")
     with pytest.raises(PolicyError, match="a session of this run has"):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
+from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,17 +16,24 @@ import pandas as pd
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from parties.agent.owner import Owner
-from parties.agent.settings import ROWS
+from parties.agent.owner import CoinBox, Owner
+from parties.agent.settings import COINS, OUTCOME, ROWS, STATE
+from parties.agent.store import CONSENT, SESSIONS, SessionStore
+from parties.agent.vault import Vault
 from parties.kernel.serving import _Whole
 from parties.policy import REFUSED, Policy
 from parties.reader.schema import Label, NumericColumn, Schema
 from parties.reader.views import encode_with_views
 from parties.verifier.foreseen import foreseen
-from protocols.errors import PolicyError
+from protocols.errors import CohortError, PolicyError
+from protocols.plan.held_out import HeldOut
+from protocols.privacy.laws import SystemRandomness
+from tests.parties.agents import PASSPHRASE
 from tests.support.damage import DAMAGED
+from tests.support.helpers import make_plan
 
-KEY, TRAINING, OTHER = Ed25519PrivateKey.generate(), "ab" * 32, "cd" * 32
+KEY = Ed25519PrivateKey.generate()
+TRAINING, OTHER = (make_plan(session=session).digest() for session in "ab")
 SCHEMA = Schema(
     columns=(NumericColumn("age", 0.0, 100.0, 50.0, 10.0),),
     label=Label("died", "yes", "no"),
@@ -64,8 +74,10 @@ def plan(training: str = TRAINING, *, judges: bool = False) -> Any:
 
 @pytest.fixture
 def trained(tmp_path: Path) -> Path:
-    owner(tmp_path).keep("a", TRAINING, "{}")
-    owner(tmp_path).keep("b", OTHER, "{}")
+    for session in "ab":
+        made = make_plan(session=session)
+        assert made.digest() == {"a": TRAINING, "b": OTHER}[session]
+        owner(tmp_path).keep(session, made.digest(), json.dumps({"plan": made.to_dict()}))
     return tmp_path
 
 
@@ -119,15 +131,77 @@ def test_a_seal_is_of_one_plan_and_one_owner(trained: Path) -> None:
     assert owner(trained).had_these_rows(TRAINING) is False
 
 
-@pytest.mark.parametrize("damage", DAMAGED)
-def test_a_record_that_cannot_be_read_blocks_no_other(
-    damage: str, trained: Path, caplog: pytest.LogCaptureFixture
+@pytest.fixture(scope="module")
+def vault() -> Vault:
+    return Vault(PASSPHRASE)
+
+
+LOST: dict[str, Callable[[Path], object]] = {
+    **DAMAGED,
+    "empty": lambda path: path.write_bytes(b""),
+    "gone": Path.unlink,
+    "another release": lambda path: path.write_text('{"plan": "", "rows": "", "columns": 3}'),
+}
+
+
+@pytest.mark.parametrize("damage", LOST)
+@pytest.mark.parametrize("files", [(ROWS,), (OUTCOME,), (ROWS, OUTCOME)])
+def test_less_is_answered_where_a_record_is_lost_and_no_other_session_is_blocked(
+    damage: str, files: tuple[str, ...], trained: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    DAMAGED[damage](trained / "b" / ROWS)
+    (trained / "notes.txt").write_text("of its owner")
+    for file in files:
+        LOST[damage](trained / "b" / file)
+    now = owner(trained, *CHANGED["a cell"])
     with caplog.at_level(logging.WARNING):
         assert owner(trained).had_these_rows(TRAINING)
-        assert owner(trained).had_these_rows(OTHER) is None
-    assert str(trained / "b" / ROWS) in caplog.text
+        assert now.had_these_rows(TRAINING) is now.had_these_rows(OTHER) is False
+    assert owner(trained).had_these_rows(OTHER) is (ROWS not in files)
+    # Where nothing says whose seal it was, it may be that of a training without another record.
+    assert now.had_these_rows("ef" * 32) is (False if len(files) == 2 else None)
+    assert (str(trained / "b" / ROWS) in caplog.text) is (ROWS in files)
+    with pytest.raises(PolicyError, match=REFUSED):
+        foreseen(plan(OTHER), now)
+
+
+@pytest.mark.parametrize(
+    ("record", "damage"),
+    # A session that nobody remembers at all is a new one.
+    sorted({*product((COINS, SESSIONS, CONSENT), LOST)} - {(SESSIONS, "gone")}),
+)
+def test_an_owner_without_a_record_starts_with_less_or_not_at_all(
+    record: str, damage: str, vault: Vault, tmp_path: Path
+) -> None:
+    """Coins, sessions that are over, decisions."""
+    shard = encode_with_views(FRAME, SCHEMA)[0]._value
+    half = HeldOut(share=0.5, draw="d1")
+
+    def opened() -> tuple[CoinBox, SessionStore]:
+        return (
+            CoinBox(tmp_path / COINS, vault, SystemRandomness()),
+            SessionStore(tmp_path / STATE, None),
+        )
+
+    coins, store = opened()
+    rows = coins.chosen(half, shard, TRAINING)
+    store.end("s", "finished", "")
+    store.decided(TRAINING, "words", accepted=True)
+    coins, store = opened()
+    assert coins.chosen(half, shard, "", TRAINING).tolist() == rows.tolist()
+    assert store.record("s") and store.decisions() == {(TRAINING, "words"): True}
+    LOST[damage](tmp_path / (record if record == COINS else f"{STATE}/{record}"))
+    try:
+        coins, store = opened()
+        answered = store.decisions()
+    except (CohortError, OSError):
+        return
+    assert record != SESSIONS
+    if record == CONSENT:
+        assert not answered
+        return
+    coins.chosen(half, shard, OTHER)
+    with pytest.raises(PolicyError):
+        coins.chosen(half, shard, "", TRAINING)
 
 
 @pytest.mark.parametrize("change", CHANGED)

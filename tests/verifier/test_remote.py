@@ -5,20 +5,36 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 import numpy as np
 import pytest
 
+from parties.account import Account
+from parties.agent import store
+from parties.agent.store import SessionStore
+from parties.agent.vault import Vault
+from parties.coins import Coins
 from parties.kernel.keys.key_share import KeyShare
+from parties.kernel.run import Run
 from parties.kernel.sums.aggregate_share import AggregateShare
 from parties.reader.shard import Shard
 from parties.verifier.remote import RemoteRows, RemoteSession
-from protocols.errors import PolicyError
+from protocols.errors import (
+    CohortError,
+    DataError,
+    PolicyError,
+    ProtocolError,
+)
+from tests.parties.agents import PASSPHRASE
 from tests.support.helpers import Believing, Session, half_of
 from tests.support.sessions import (
+    deliver,
     gram_session,
     holding,
     lffr_model_session,
@@ -28,7 +44,7 @@ from tests.support.sessions import (
     small,
     sums_session,
 )
-from tests.verifier.remote import OPENED, remote
+from tests.verifier.remote import OPENED, Owned, remote
 
 
 def lenient(session: Session) -> Session:
@@ -67,6 +83,38 @@ def test_the_model_is_the_same(case: str) -> None:
     """Noise and rows are the same; encryption differs, and what a refresh rounds."""
     found, twin = behind_a_channel(CASES[case]), CASES[case]()
     np.testing.assert_allclose(run(found), run(twin), rtol=0, atol=2e-4)
+
+
+SECRET = "/home/owner/7.25-of-another-study"
+RECORDS: list[tuple[Any, str]] = [
+    *((Coins, name) for name in ("chosen", "toss", "_keep")),
+    *((Account, "commit"), (Run, "used"), (store, "write_private")),
+]
+
+
+@pytest.mark.parametrize(("where", "name"), RECORDS)
+@pytest.mark.parametrize("make_there", [False, True])
+def test_no_word_of_what_an_owner_keeps_leaves(
+    where: Any, name: str, make_there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of whatever type, in the kernel of this process or of another one; coins, budget, counts."""
+    folder = SessionStore(tmp_path / "state", Vault(PASSPHRASE) if where is store else None)
+    monkeypatch.setattr(Owned, "count", lambda self, run, calls: folder.count(run, calls))
+    for kind in (PolicyError, ProtocolError, DataError, OSError):
+        make = lambda: lenient(holding(sums_session()))  # noqa: E731
+        session = behind_a_channel(make) if make_there else make()
+        replies, fail = list[bytes](), Mock(side_effect=kind(SECRET))
+        with monkeypatch.context() as patched:
+            patched.setattr(where, name, fail)
+            with suppress(CohortError, OSError):
+                session.run(deliver(session, partial(_collect, replies)))
+        assert fail.called is (make_there or where is not store)  # counted for another process
+        assert replies and not any(SECRET.encode() in reply for reply in replies), kind
+
+
+def _collect(heard: list[bytes], step: str, replies: dict[str, bytes]) -> dict[str, bytes]:
+    heard.extend(replies.values())
+    return replies
 
 
 def behind_a_channel(make: Callable[..., Session]) -> Session:

@@ -146,10 +146,10 @@ def test_an_owner_limits_the_memory_of_encoded_rows(home: Path) -> None:
 
 def test_an_agents_coins_outlive_it(home: Path) -> None:
     held_out, found = HeldOut(share=0.5, draw="d1"), []
-    for tosses in (True, False):
+    for plans in (("ab" * 32,), ("", "ab" * 32)):
         agent = agent_of(Settings.load(home / "b"), "correct horse battery staple")
         party = agent._make_party()
-        found.append(party.run.coins.chosen(held_out, party.run.rows._value, tosses).tolist())
+        found.append(party.run.coins.chosen(held_out, party.run.rows._value, *plans).tolist())
     assert found[0] == found[1] and len(found[0]) == 20
     assert (home / "b" / "held-out.sealed").stat().st_mode & 0o777 == 0o600
 
