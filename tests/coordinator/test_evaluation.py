@@ -260,10 +260,15 @@ def test_a_party_without_its_coins_says_so(study: Any, model: ReleasedModel) -> 
     box.unlink()
     study.agents.restart(NAMES[1])
     plan = evaluation_plan(study.settings, known, rows="held-out", **WITHOUT)
-    with pytest.raises(
-        ProtocolError, match="'hospital-2' refuses.*which rows were held back is not on record"
-    ):
-        study.serve(create_session(study.settings, plan))
+    assert study.agents.coins(NAMES[0]).kept["d1"].plans == [plan.of_training]
+    rows = study.agents.session.parties[NAMES[1]].run.rows._value
+    refused = "'hospital-2' refuses.*which rows were held back is not on record"
+    for _ in range(2):
+        with pytest.raises(ProtocolError, match=refused):
+            study.serve(create_session(study.settings, plan))
+        # Another training by the same draw, whose coins are others.
+        study.agents.coins(NAMES[1]).chosen(replace(plan.held_out, judged=False), rows, "ab" * 32)
+        study.agents.restart(NAMES[1])
     box.write_bytes(kept)
     study.agents.restart(NAMES[1])
 

@@ -18,6 +18,7 @@ from parties.agent.vault import Vault
 from parties.coins import Coins
 from parties.policy import Policy, Reason, ToldError
 from parties.reader.shard import encode_shard
+from parties.verifier.party import _own_and_before
 from protocols.errors import DataError, ParameterError, PolicyError
 from protocols.plan.held_out import HeldOut
 from protocols.plan.kinds import plan_from_dict
@@ -166,6 +167,20 @@ def test_coins_that_were_lost_and_tossed_anew_are_not_those_of_the_training(
             words = refused(caplog, own, held_out, *plans)
             assert "are not those that plan" in words and words not in Reason.COINS.value
         assert own.kept["d1"].plans == [OTHER]
+
+
+def test_whose_rows_a_plan_is_on() -> None:
+    """What trains is noted, and follows its moment; a sum follows its training."""
+    assert _own_and_before(make_plan()) == ("", "")
+    trains = make_plan(held_out=BACK)
+    assert _own_and_before(trains) == (trains.digest(), "")
+    whitened: Any = SimpleNamespace(
+        held_out=BACK, moment_plan=MOMENT, statistic="", digest=lambda: PLAN
+    )
+    assert _own_and_before(whitened) == (PLAN, MOMENT)
+    judges = sum_plan(JUDGED)
+    assert _own_and_before(judges) == ("", "")
+    assert _own_and_before(replace(judges, of_training=PLAN)) == ("", PLAN)
 
 
 def test_coins_of_an_earlier_release_are_of_any_training(
