@@ -317,7 +317,8 @@ def test_a_command_at_the_centre_says_once_that_sums_are_exact(
 
 
 UNSAID = {
-    ("status.json", name) for name in ("attempts", "culprit", "phase", "reason", "step", "updated")
+    ("status.json", name)
+    for name in ("attempts", "culprit", "phase", "purpose", "reason", "step", "updated")
 } | {("session.json", name) for name in ("created", "wanted", "before")}
 UNSAID |= {("session.json", name) for name in ("plan.session", "plan.members.commitment")}
 """Fields that no other document tells."""
