@@ -133,7 +133,8 @@ class SumSeries(ABC):
             ParameterError, PrivacyError: no such plan.
         """
         plan = plan_sum(self.figures, self.wanted, task, mu)
-        plan = replace(plan, of_training=self.of_training)
+        first = self.done[0].plan.digest() if self.done else ""
+        plan = replace(plan, of_training=self.of_training, of_series=first)
         if plan.privacy:
             Mechanism.from_plan(plan, self.schema.norm_bound).require()
         return plan

@@ -240,15 +240,36 @@ def _taken(kind: _Kind, settings: Settings, chosen: ChosenColumns, options: Any)
 def _by_sums(
     settings: Settings, asked: Mapping[str, Any], drive: Drive | None, first: str | None
 ) -> tuple[Any, dict[str, Any], list[str]]:
-    """What is found, its JSON document and the sums' sessions."""
-    kind = KINDS[asked["study"]]
+    """What is found, its JSON document and the sums' sessions.
+
+    Raises:
+        ParameterError: the series has more sums than these options take, or began with others.
+    """
+    kind, asked = KINDS[asked["study"]], _typed(asked)
     schema = kind.view(Schema.load(settings.folder / SCHEMA))
     wanted = sums_wanted(asked["epsilon"], asked["delta"], asked["colluders"])
-    columns = tuple(asked.get("columns", ()))  # earlier releases took all
-    sums = DeployedSums.of(settings, drive, schema, wanted, first, columns=columns)
+    columns = tuple(asked["columns"])
+    sums = DeployedSums.of(settings, drive, schema, wanted, first, columns=columns, asked=asked)
     with spent_is_told(sums):
         found = kind.find(sums, kind.record(**asked["options"]))
+    if len(sums.done) != len(sums.sessions):
+        raise ParameterError(
+            f"session {sums.sessions[0]!r} began a series of {len(sums.sessions)} sums, and these "
+            f"options take {len(sums.done)}: give those that it began with, or leave --session out"
+        )
     return found, {**found.released(), "asked": asked, "sessions": sums.sessions}, sums.sessions
+
+
+def _typed(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """As `_found` makes it: what is no option is left out, and exact sums have no promise."""
+    epsilon = asked["epsilon"]
+    own = (asked["delta"], asked["colluders"]) if epsilon is not None else (DEFAULT_DELTA, 0)
+    return {
+        "study": asked["study"],
+        "options": asdict(KINDS[asked["study"]].record(**asked["options"])),
+        "columns": [*asked.get("columns", ())],  # earlier releases took all
+        **{"epsilon": epsilon, "delta": own[0], "colluders": own[1]},
+    }
 
 
 def written_again(settings: Settings, folder: Path, name: str) -> tuple[dict[str, str], list[str]]:

@@ -42,7 +42,7 @@ from ciphercohort.report.release_report import render_release
 from ciphercohort.results.documents import ABSENT, compare, to_json
 from ciphercohort.results.predict import ReleasedModel
 from coordinator.costs import Costs
-from coordinator.deployment import OUTCOME, SESSION
+from coordinator.deployment import ASKED, OUTCOME, SESSION
 from coordinator.log import TRANSCRIPT
 from coordinator.replay import Check, replay
 from coordinator.settings import FILE as CENTRE_FILE
@@ -78,6 +78,10 @@ SAME_ROWS = (
     "that its sums are of the training's rows: owners' agents refuse others where they have a "
     "record"
 )
+ONE_SERIES = (
+    "that its sums are of the same rows: owners' agents refuse others where they have a record"
+)
+OPTIONS = "which options, of these sums, were asked for: no session says so"
 CENTRE = (SESSION, STATUS, OUTCOME, TRANSCRIPT, MESSAGES)
 """What a session at the centre has, whatever it opened."""
 
@@ -191,6 +195,14 @@ def _unchecked(session: Session, due: Mapping[str, str], at_centre: bool) -> Ite
         yield ROWS  # that is there, and right, its owner's key alone can tell
     if INFERENCE in due and (session.plan.of_training if session.is_sum else True):
         fields[INFERENCE] = {*fields.get(INFERENCE, ()), SAME_ROWS}
+    for name in {*STUDIES, INFERENCE} & due.keys():
+        several = len(read_file(folder / name).get("sessions", ())) > 1
+        is_tied = SAME_ROWS in fields.get(name, ())
+        fields[name] = {*fields.get(name, ())} | (
+            {ONE_SERIES} if several and not is_tied else set()
+        )
+        if name in STUDIES and ASKED not in read_file(folder / SESSION)["wanted"]:
+            fields[name] |= {OPTIONS}
     for name, rest in fields.items():
         if rest:
             yield f"{name} ({', '.join(sorted(rest))})"

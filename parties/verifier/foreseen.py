@@ -1,4 +1,4 @@
-"""What an owner's records say of a plan: budget, and rows of its training; held to, and told.
+"""What an owner's records say of a plan: budget, and rows of what it follows; held to, and told.
 
 Before anybody is asked.
 """
@@ -29,9 +29,9 @@ def foreseen(plan: RunPlan, owner: Any) -> tuple[str, ...]:
     Raises:
         ToldError: the plan, or it and the training that it announces, would overdraw the budget,
             or its promise does not follow from its noise; or the rows are not those of the training
-            that it is of, which the owner alone is told.
+            or the series that it is of, which the owner alone is told.
     """
-    return (*_of_columns(plan, owner), *_of_training(plan, owner), *_of_budget(plan, owner))
+    return (*_of_columns(plan, owner), *_of_rows(plan, owner), *_of_budget(plan, owner))
 
 
 def _of_columns(plan: RunPlan, owner: Any) -> Iterator[str]:
@@ -46,26 +46,31 @@ def _of_columns(plan: RunPlan, owner: Any) -> Iterator[str]:
         yield f"Columns of your rows that it takes: {', '.join(taken)}"
 
 
-def _of_training(plan: RunPlan, owner: Any) -> Iterator[str]:
-    training = getattr(plan, "of_training", "")
-    if not training:
-        return
-    same = owner.had_these_rows(training)
-    if same is False and not plan.judges:
-        log.warning(
-            "%s refuses a sum of the training by plan %s: the rows, their order or their schema "
-            "have changed since, or their seal is lost, so that its table could be of other rows "
-            "than its model; train again, or restart the agent with both as they were",
-            owner.name,
-            training[:16],
-        )
-        raise ToldError(Reason.ROWS)
-    said = {
-        True: "was of the rows that you have now",
-        False: "was of other rows than you have now, or their seal (rows.json) is lost",
-        None: "is not on record here: nothing tells whether it was of the rows that you have now",
-    }
-    yield f"Training {training[:16]} {said[same]}"
+def _of_rows(plan: RunPlan, owner: Any) -> Iterator[str]:
+    """Of the training that it is of, and of the first sum of its series."""
+    for what, field in (("training", "of_training"), ("series", "of_series")):
+        before = getattr(plan, field, "")
+        if not before:
+            continue
+        same = owner.had_these_rows(before)
+        if same is False and not plan.judges:
+            log.warning(
+                "%s refuses a sum of the %s by plan %s: the rows, their order or their schema "
+                "have changed since, or their seal is lost, so that its table could be of other "
+                "rows; begin the %s again, or restart the agent with both as they were",
+                owner.name,
+                what,
+                before[:16],
+                what,
+            )
+            raise ToldError(Reason.ROWS)
+        said = {
+            True: "was of the rows that you have now",
+            False: "was of other rows than you have now, or their seal (rows.json) is lost",
+            None: "is not on record here: nothing tells whether it was of the rows that you have "
+            "now",
+        }
+        yield f"{what.capitalize()} {before[:16]} {said[same]}"
 
 
 def _of_budget(plan: RunPlan, owner: Any) -> tuple[str, ...]:

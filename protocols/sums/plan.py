@@ -59,8 +59,9 @@ def check_sums(plan: GradientPlan) -> None:
             f"cipher.parties={plan.cipher.parties} is not the number of members, "
             f"{len(plan.members)}"
         )
-    if plan.of_training and not re.fullmatch("[0-9a-f]{64}", plan.of_training):
-        raise ParameterError(f"of_training={plan.of_training[:80]!r} is no digest of a plan")
+    for name in ("of_training", "of_series"):
+        if (stated := getattr(plan, name)) and not re.fullmatch("[0-9a-f]{64}", stated):
+            raise ParameterError(f"{name}={stated[:80]!r} is no digest of a plan")
     if plan.length < 1:
         raise ParameterError(f"length={plan.length} is below 1")
     _ = plan.noise, plan.rule
@@ -103,7 +104,8 @@ class GradientPlan(RunPlan):
     n_p / N; mechanism: one of `catalogue.NOISES`; noise_scales: of every query, the std on the
     aggregate that the honest parties alone guarantee, empty without privacy; of_training: digest of
     the plan of the training that released the model which this is a sum at, empty: of none, or of
-    one elsewhere.
+    one elsewhere; of_series: digest of the plan of the first of several sums over the same rows,
+    empty: it is the first.
 
     Raises:
         ParameterError: fields that do not go together.
@@ -113,6 +115,7 @@ class GradientPlan(RunPlan):
     protocol: ClassVar[str] = SECURE_AGGREGATION
     gathered: ClassVar[str] = "sums"
     checks: ClassVar[Checks] = (*RunPlan.checks, check_sums)
+    later: ClassVar[tuple[str, ...]] = (*RunPlan.later, "of_series")
 
     cipher: AggregateParameters
     objective: Mapping[str, Any]
@@ -122,6 +125,7 @@ class GradientPlan(RunPlan):
     mechanism: str = "gaussian"
     noise_scales: tuple[float, ...] = ()
     of_training: str = ""
+    of_series: str = ""
 
     def drops(self, term: str) -> str:
         """Row by row the objective is weighted and shifted; the others say what they drop."""

@@ -35,6 +35,8 @@ def remarks(plan: GradientPlan) -> Iterator[str]:
         yield f"in every sum, parties count {what}"
     if plan.of_training:
         yield f"it is of the training by plan {plan.of_training[:16]}"
+    if plan.of_series:
+        yield f"it is of the rows of the sum by plan {plan.of_series[:16]}, the first of several"
     if plan.alone:
         yield f"what opens can tell of the rows of each of {', '.join(plan.alone)} alone"
 

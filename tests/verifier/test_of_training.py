@@ -1,4 +1,4 @@
-"""A sum of a training is of the rows that were trained on, or is refused where they are known."""
+"""A sum is of the rows of its training, and of its series, or is refused where they are known."""
 
 from __future__ import annotations
 
@@ -79,6 +79,22 @@ def trained(tmp_path: Path) -> Path:
         assert made.digest() == {"a": TRAINING, "b": OTHER}[session]
         owner(tmp_path).keep(session, made.digest(), json.dumps({"plan": made.to_dict()}))
     return tmp_path
+
+
+@pytest.mark.parametrize("change", CHANGED)
+def test_a_sum_over_other_rows_than_the_first_of_its_series_is_refused(
+    change: str, trained: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also where it is of a training of which there is no record."""
+    later = SimpleNamespace(of_training="", of_series=TRAINING, judges=False, privacy=None)
+    (told,) = foreseen(later, owner(trained))  # type: ignore[arg-type]
+    assert "of the rows that you have now" in told
+    for training in ("", "ef" * 32):
+        later.of_training = training
+        with pytest.raises(PolicyError) as refusal:
+            foreseen(later, owner(trained, *CHANGED[change]))  # type: ignore[arg-type]
+        assert str(refusal.value) == REFUSED and "sum of the series" in caplog.text
+        caplog.clear()
 
 
 @pytest.mark.parametrize("change", CHANGED)
