@@ -26,9 +26,10 @@ from ciphercohort.after.inference_table import (
 from ciphercohort.after.sums import SumSeries
 from ciphercohort.job.config import WITH_INFERENCE
 from ciphercohort.results.coefficients import LEVEL, coefficient, left_out
+from ciphercohort.results.documents import coefficients
 from ciphercohort.results.result import Array, targets_of
 from parties.reader.schema import CategoricalColumn, Schema, Targets
-from parties.reader.views import row_norm
+from parties.reader.views import by_range, row_norm
 from protocols.errors import ParameterError, PrivacyError
 from protocols.models.poisson import Poisson
 from protocols.privacy.certificates.mechanism import Mechanism
@@ -231,8 +232,12 @@ def infer_by(
     names = ("intercept", *schema.feature_names)
     place = [names.index(name) for name in ("intercept", *own.feature_names)]
     coef, se, added = (np.full((len(tables), len(names)), np.nan) for _ in range(3))
+    fitted = _weights(schema, own, estimates, model)
+    slopes, constants = coefficients(by_range(schema), fitted, model)
     for k, table in enumerate(tables):
         coef[k, place], se[k, place], added[k, place] = table
+    # To the last bit those of a model.json with these weights.
+    coef[:] = np.where(np.isnan(coef), np.nan, np.column_stack([constants, slopes]))
     notes += _left_out(schema, [names[k] for k in np.flatnonzero(np.isnan(coef[0]))])
     return Inference(
         model=model,
@@ -246,7 +251,7 @@ def infer_by(
         rounds=len(sums.done),
         budget=None if wanted.epsilon is None else (wanted.epsilon, wanted.delta),
         mechanisms=sums.mechanisms,
-        weights=_weights(schema, own, estimates, model),
+        weights=fitted,
         notes=tuple(notes),
         kept=tuple(sums.notes),
     )

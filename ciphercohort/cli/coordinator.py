@@ -19,7 +19,7 @@ from ciphercohort.job.config import DEFAULT_DELTA, DEPLOY
 from coordinator.errors import AbortedError
 from coordinator.settings import SESSIONS
 from protocols.errors import ParameterError
-from protocols.exchange.validity import day
+from protocols.exchange.validity import day, until
 from protocols.names import spoken
 from protocols.words import promise as promised
 
@@ -314,5 +314,7 @@ def status(
         else:
             for shown in status_tables(centre.status()):
                 stdout().print(shown)
-            ends = (f"{n} until {day(end)}" for n, end in centre.certificates_until().items())
-            typer.echo(f"certificates: {', '.join(ends)}")
+            from ciphercohort.deploy.coordinator import RENEW
+
+            ends = centre.certificates_until().items()
+            typer.echo(f"certificates: {', '.join(f'{n} {until(end, RENEW)}' for n, end in ends)}")

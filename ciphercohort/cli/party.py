@@ -17,7 +17,7 @@ from ciphercohort.cli.brief import Commands
 from ciphercohort.cli.console import refusals, say, stdout
 from parties.launch import no_core_files
 from protocols.errors import ParameterError
-from protocols.exchange.validity import day
+from protocols.exchange.validity import day, until
 from protocols.names import DEFAULT_COLLUDERS
 from protocols.words import count
 
@@ -267,8 +267,8 @@ def renew(
     with refusals(debug) as console:
         from ciphercohort.deploy.party import Party
 
-        until = Party(folder).renew(invitation)
-        say(console, f"the centre's certificates until {day(until)}: start this party again")
+        end = Party(folder).renew(invitation)
+        say(console, f"the centre's certificates until {day(end)}: start this party again")
 
 
 @party_app.command(epilog="Example:  cohort party trusted --protocol encrypted-rows")
@@ -351,14 +351,14 @@ def status(folder: Folder, as_json: options.AsJson = False, debug: options.Debug
     with refusals(debug):
         import json
 
-        from ciphercohort.deploy.party import Party
+        from ciphercohort.deploy.party import RENEWED, Party
 
         party = Party(folder)
-        until = party.certificate_until()
+        end = party.certificate_until()
         if as_json:
-            typer.echo(json.dumps({**party.status(), "certificate_until": until.isoformat()}))
+            typer.echo(json.dumps({**party.status(), "certificate_until": end.isoformat()}))
             return
-        typer.echo(f"the centre's certificate: until {day(until)}")
+        typer.echo(f"the centre's certificate authority: {until(end, RENEWED)}")
         found = party.status()
         words = (
             f"session {found['session']}, answered {found['step'] or 'nothing'}; nothing was asked "

@@ -55,7 +55,8 @@ def trained(
     try:
         infer_deployed(settings, run.model, see, epsilon=None, first=first)
     except CohortError as error:
-        tell(f"the model stays as trained: {error}")
+        again = f"cohort coordinator run {settings.folder} --session {name}"
+        tell(f"the model stays as trained: {error}; to ask for these sums again: {again}")
         return run
     return _finished(settings, name, tell)
 

@@ -371,7 +371,9 @@ def _load(folder: Path, name: str, into: dict[str, Any]) -> Iterator[Check]:
     try:
         into[name] = read_file(folder / name)
     except OSError as error:
-        yield Check(f"{name} readable", False, f"{name}: {error.strerror}")
+        at_owner = name == MODEL and (folder / OUTCOME).exists()
+        cure = "; at a hospital cohort party results writes it" if at_owner else ""
+        yield Check(f"{name} readable", False, f"{name}: {error.strerror}{cure}")
     except (ValueError, RecursionError) as error:
         yield Check(f"{name} readable", False, f"{name} is not JSON: {error}")
 

@@ -50,6 +50,13 @@ def check_file(path: Path, cure: str) -> datetime:
     return check(path.read_bytes(), str(path), cure)
 
 
+def until(end: datetime, cure: str, now: datetime | None = None) -> str:
+    """until 2031-11-26, or when it expired, and what to do; now: as of `check`."""
+    if (now or datetime.now(timezone.utc)) < end:
+        return f"until {day(end)}"
+    return f"expired on {day(end)}: {cure}"
+
+
 def day(when: datetime) -> str:
     """2031-11-26."""
     return f"{when:%Y-%m-%d}"

@@ -12,7 +12,8 @@ from protocols.words import ATTACK, Fact, count, number
 
 def released(plan: CircuitPlan) -> str:
     """The model alone."""
-    return "the trained coefficients, nothing else"
+    asked = "; exact sums at them may follow, each of which is asked for by itself"
+    return f"the trained coefficients, nothing else{asked if plan.privacy is None else ''}"
 
 
 def remarks(plan: CircuitPlan) -> Iterator[str]:

@@ -240,6 +240,10 @@ def target_figures(
         joint = mean["yp"] - mean["y"] * mean["p"]
         slope = np.where(variance > 0, joint / variance, np.nan)
         r2 = np.where(spread > 0, 1 - error / spread, np.nan)
+        # d(1 - e / s) by yp, pp, yy and y; e = yy - 2 yp + pp, s = yy - y^2.
+        part = error / spread
+        moved = np.stack([2 + 0 * part, 1 + 0 * part, 1 - part, 2 * mean["y"] * part]) / spread
+        r2_std = np.where(spread > 0, std * np.linalg.norm(moved, axis=0), np.nan)
     constant = low + width * (mean["y"] - slope * mean["p"]) - slope * low
     return {
         "rows": float(rows),
@@ -254,6 +258,7 @@ def target_figures(
         "relative_mse_noise_std": [math.sqrt(6) * std] * len(error),
         "out_of_range": out,
         "r2": r2.tolist(),
+        "r2_noise_std": r2_std.tolist(),
         "calibration_slope": slope.tolist(),
         "calibration_intercept": constant.tolist(),
         **model_of(TargetModel, model).of_tallies(mean, width),

@@ -306,7 +306,7 @@ def test_no_command_of_the_centre_begins_with_a_certificate_that_is_over(
             assert done.exit_code == 2, words
             assert f"{name} expired on {today}" in done.output.replace("\n", "")
             assert "cohort coordinator renew" in done.output.replace("\n", " ")
-        assert f"{name} until {today}" in cohort("coordinator", "status", centre).output
+        assert f"{name} expired on {today}" in cohort("coordinator", "status", centre).output
     assert not (centre / SESSIONS).exists()
     (centre / SERVER).write_bytes(good[CA])  # no server's: it names no host
     done = cohort("coordinator", "renew", centre)
@@ -396,6 +396,8 @@ def test_a_certificate_is_not_valid_before_its_time_nor_no_certificate(tmp_path:
         validity.check(pem, "x", "cure", now - timedelta(days=1))
     with pytest.raises(ParameterError, match="x expired on .*: cure"):
         validity.check(pem, "x", "cure", end)
+    assert validity.until(end, "cure", now) == f"until {validity.day(end)}"
+    assert validity.until(end, "cure", end) == f"expired on {validity.day(end)}: cure"
     with pytest.raises(ParameterError, match="x is no certificate"):
         validity.ends(b"none", "x")
     assert validity.shown_at("127.0.0.1:1") is None and validity.shown_at("nonsense") is None
