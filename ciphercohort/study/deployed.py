@@ -245,9 +245,10 @@ def _by_sums(
     Raises:
         ParameterError: the series has more sums than these options take, or began with others.
     """
+    # As given: a promise that is out of range is refused beside exact sums, too.
+    wanted = sums_wanted(asked["epsilon"], asked["delta"], asked["colluders"])
     kind, asked = KINDS[asked["study"]], _typed(asked)
     schema = kind.view(Schema.load(settings.folder / SCHEMA))
-    wanted = sums_wanted(asked["epsilon"], asked["delta"], asked["colluders"])
     columns = tuple(asked["columns"])
     sums = DeployedSums.of(settings, drive, schema, wanted, first, columns=columns, asked=asked)
     with spent_is_told(sums):
