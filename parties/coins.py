@@ -98,9 +98,11 @@ class Coins:
         is_first = bool(plan) and not after
         if coin.plans is not None and not is_first and after not in coin.plans:
             raise _refused(
-                f"the coins of draw {held_out.draw[:16]} are not those that plan "
-                f"{after[:16] or '(none is named)'} was with: they were tossed later; restore "
-                "held-out.sealed as it was, or train again"
+                f"the coins of draw {held_out.draw[:16]} are not those that plan {after[:16]} was "
+                "with: they were tossed later; restore held-out.sealed as it was, or train again"
+                if after
+                else f"the plan names no training, and coins of draw {held_out.draw[:16]} are of "
+                "the plans that had them alone"
             )
         if coin.rows != shard.fingerprint():
             raise DataError(

@@ -177,7 +177,7 @@ def infer_by(
 
     schema: that the model was trained by; weights: on its scaled rows, bias last, shape (d,) or
     (d, outputs); spent: what the promise has paid for before; share: of what is left of it, in
-    mu^2; tell: is told, before anything is spent, that rows are probably too few.
+    mu^2; tell: is told, before anything is spent, what rows and columns need.
 
     Raises:
         ParameterError: the model has no standard errors, or no maximum; or a projection.

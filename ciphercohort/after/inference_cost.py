@@ -31,7 +31,8 @@ def inference_forecast(config: SimulationConfig, shape: PublicFigures) -> dict[s
 
     sums: how many, None where it depends on the data; bytes_per_party: of a reply; epsilon: of
     training and of the sums, each at its delta, and in all; reach: with privacy, the rows that
-    intervals need, and the epsilon in all that so many usual ones need.
+    intervals need, the epsilon in all that so many usual ones need, and what columns need, see
+    `_needs`.
     """
     if not config.inference:
         return None
@@ -58,14 +59,7 @@ def inference_forecast(config: SimulationConfig, shape: PublicFigures) -> dict[s
     needs = None
     if mu is not None:
         found = reach_of(plan, config.model)
-        needs = {
-            "rows_least": found.least,
-            "rows_usual": found.usual,
-            "epsilon_usual": _epsilon(config, max(1.0, found.usual / shape.rows) * mu),
-            "times_as_wide": None if math.isnan(found.wider) else found.wider,
-            "variance": found.variance,
-            "too_wide": too_wide(found, shape),
-        }
+        needs = _needs(found, shape, _epsilon(config, max(1.0, found.usual / shape.rows) * mu))
     return {
         "sums": sums if mu is not None or config.model == "linear" else None,
         "values": plan.length,
@@ -83,10 +77,21 @@ def reach_of(plan: GradientPlan, model: str) -> Reach:
     return reach(model, features=plan.num_features, rows=plan.num_rows, sigma=sigma, tau=tau)
 
 
-def too_wide(found: Reach, shape: PublicFigures) -> dict[str, float]:
-    """Numbers whose range is too wide for the spread that the schema states, and that spread."""
+def _needs(found: Reach, shape: PublicFigures, epsilon: float = math.inf) -> dict[str, Any]:
+    """For `_reach_words`; epsilon: in all, that so many usual rows need.
+
+    too_wide: numbers whose range is too wide for the spread that the schema states, and that
+    spread as a share of the range.
+    """
     needed = spread_of(found.variance)
-    return {name: own for name, own in shape.spreads if own < needed}
+    return {
+        "rows_least": found.least,
+        "rows_usual": found.usual,
+        "epsilon_usual": epsilon,
+        "times_as_wide": None if math.isnan(found.wider) else found.wider,
+        "variance": found.variance,
+        "too_wide": {name: own for name, own in shape.spreads if own < needed},
+    }
 
 
 def check_rows(found: Reach, shape: PublicFigures, tell: Callable[[str], None]) -> None:
@@ -95,14 +100,7 @@ def check_rows(found: Reach, shape: PublicFigures, tell: Callable[[str], None]) 
     Raises:
         PrivacyError: names how many rows it takes.
     """
-    needs = {
-        "rows_least": found.least,
-        "rows_usual": found.usual,
-        "epsilon_usual": math.inf,
-        "times_as_wide": None if math.isnan(found.wider) else found.wider,
-        "variance": found.variance,
-        "too_wide": too_wide(found, shape),
-    }
+    needs = _needs(found, shape)
     more = ", or a larger epsilon" if shape.rows < found.usual else ""
     words = f"standard errors: {_reach_words(needs, shape.rows)}{more}"
     if shape.rows < found.least:
@@ -111,7 +109,7 @@ def check_rows(found: Reach, shape: PublicFigures, tell: Callable[[str], None]) 
 
 
 def doubts(config: SimulationConfig, shape: PublicFigures) -> tuple[str, ...]:
-    """What to say before a run of which too few rows for intervals are known; empty: nothing."""
+    """What to say before a run: rows are too few for intervals, or ranges too wide; or nothing."""
     found = inference_forecast(config, shape)
     needs = found["reach"] if found else None
     if not found or not needs or not (found["rows"] < needs["rows_usual"] or needs["too_wide"]):

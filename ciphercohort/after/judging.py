@@ -89,7 +89,8 @@ def objective_at(
 ) -> EvaluationObjective:
     """The same; centre: of the threshold [log-odds], 0 where none decides.
 
-    Bins reach as far to either side of 0 as without a threshold, and from it to the farther end.
+    Bins are centred on it, and just wide enough to cover the scores around 0 that they cover
+    without a threshold.
     """
     several = model.fitted.several
     weights = model.weights[None] if model.weights.ndim == 1 else model.weights.T

@@ -32,7 +32,7 @@ coordinator_app = Commands(
     no_args_is_help=True, help="The coordinating centre of a run across machines: SuperLink, runs."
 )
 AGAIN = (
-    "session {session} is over; to try again, when its cause is mended: the same command, without "
+    "session {session} is over. When what ended it is mended, give the same command again, without "
     "--session"
 )
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The coordinator's folder.")]

@@ -6,7 +6,6 @@ import logging
 import os
 import sys
 from collections.abc import Mapping
-from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, cast
 
@@ -429,10 +428,12 @@ def results(folder: Folder, debug: options.Debug = False) -> None:
             typer.echo(f"{each}  {party.purpose(each)}")
         if not found:
             typer.echo("no training has finished here")
-        for purpose, same in groupby(sums, party.purpose):
-            first, *others = same
+        series = dict[str, list[Path]]()
+        for each in sums:
+            series.setdefault(party.series(each), []).append(each)
+        for first, *others in series.values():
             more = f"; {count(len(others) + 1, 'sum')}, the last is {others[-1]}" if others else ""
-            typer.echo(f"{first}  {purpose}{more}")
+            typer.echo(f"{first}  {party.purpose(first)}{more}")
         if sums:
             typer.echo(
                 "Of sums the centre has the documents. What you were told of each: cohort verify "

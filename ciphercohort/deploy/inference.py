@@ -105,10 +105,11 @@ class DeployedSums(SumSeries):
         session = self.sessions[number]
         fields = session_fields(self.settings, session)
         if fields["plan"] != json.loads(json.dumps(plan.to_dict())):
+            began = fields["wanted"].get(ASKED)
+            what = json.dumps(began) if began else "model, epsilon, delta and colluders"
             raise ParameterError(
                 f"session {session!r} is of another series: leave --session out, or go on with it "
-                f"by {goes_on_by(self.settings, session)} and what it began with: model, epsilon, "
-                "delta and colluders"
+                f"by {goes_on_by(self.settings, session)} and what it began with: {what}"
             )
         asked = fields["wanted"].get(ASKED) if self.asked else None  # earlier releases: in none
         if asked is not None and asked != json.loads(json.dumps(self.asked)):

@@ -373,6 +373,13 @@ class Party(Background):
 
         return str(Session.of(session).plan.purpose)
 
+    def series(self, session: Path) -> str:
+        """Digest of the plan that began the series of a session of `sums`; its own, if it did."""
+        from ciphercohort.deploy.deployed import Session
+
+        plan = Session.of(session).plan
+        return getattr(plan, "of_series", "") or plan.digest()
+
     def _decide(self, code: str, *, accept: bool) -> str:
         return str(self._ask(CONSENT, {"code": code, "accept": accept})["plan"])
 

@@ -143,7 +143,10 @@ class ChosenColumns:
                         f"{', '.join(map(shown, known))}{suggest(name, list(known))}"
                     )
         if both := [name for name in exclude if name in include or name in used]:
-            raise ParameterError(f"exclude={shown(both[0])} is to be used and to be left out")
+            raise ParameterError(
+                f"exclude={shown(both[0])} is also in include, or named by by, "
+                "strata or curves: leave it out of one"
+            )
         taken = {*(include or known)} | used
         found = tuple(name for name in known if name in taken and name not in exclude)
         if not found:

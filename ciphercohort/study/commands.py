@@ -292,7 +292,9 @@ def _promise(asked: dict[str, Any]) -> dict[str, Any]:
         ParameterError: a session is to be gone on with.
     """
     if asked["session"] is not None:
-        raise ParameterError("dry-run opens no sum, and goes on with no session: leave one out")
+        raise ParameterError(
+            "--dry-run asks nobody, so that it cannot go on with --session: leave one of them out"
+        )
     return {name: asked[name] for name in ("epsilon", "delta", "colluders")}
 
 

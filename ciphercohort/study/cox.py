@@ -376,8 +376,8 @@ def cox_by(sums: SumSeries, asked: CoxOptions) -> Cox:
             break
         if (far := np.abs(theta) > FAR).any():
             raise ParameterError(
-                f"there is no maximum: {', '.join(names[far])} puts the events in order; leave it "
-                "out"
+                f"there is no maximum: events come in the order of {', '.join(names[far])}, whose "
+                "hazard ratio grows without end; leave it out"
             )
         current = start.at(theta, ask(theta))
     else:

@@ -262,13 +262,13 @@ def _by_sums(
 
 
 def _typed(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """As `_found` makes it: what is no option is left out, and exact sums have no promise."""
+    """Its fields and their defaults alone; without epsilon the defaults of delta and colluders."""
     epsilon = asked["epsilon"]
     own = (asked["delta"], asked["colluders"]) if epsilon is not None else (DEFAULT_DELTA, 0)
     return {
         "study": asked["study"],
         "options": asdict(KINDS[asked["study"]].record(**asked["options"])),
-        "columns": [*asked.get("columns", ())],  # earlier releases took all
+        "columns": [*asked["columns"]],
         **{"epsilon": epsilon, "delta": own[0], "colluders": own[1]},
     }
 

@@ -152,8 +152,6 @@ class Survival:
     def tables(self) -> tuple[PaperTable, ...]:
         """One row a group."""
         title = f"Survival of {self.num_rows:,} rows" + (f" by {self.by}" if self.by else "")
-        if self.begin is not None:
-            title += f", of those that lived to {self.stays.time} {self.begin:g}"
         lines = [
             (
                 row["group"],
@@ -198,10 +196,10 @@ class Survival:
     @property
     def _tested(self) -> str:
         """Of which rows the test is, where that is not all."""
-        begins = {curve.begin for curve in self.curves.values()}
-        if begins == {self.stays.low}:
+        latest = max(curve.begin for curve in self.curves.values())
+        if latest == self.stays.low:
             return ""
-        return f", of rows that lived to {self.stays.time} {max(begins):.5g}"
+        return f", of rows that lived to {self.stays.time} {latest:.5g}"
 
     def _bounds(self) -> Iterator[str]:
         """Where curves begin and end, where that is not where times do."""
@@ -348,7 +346,7 @@ def survival_by(sums: SumSeries, asked: CurveOptions) -> Survival:
     compares = noise.log_rank if private else log_rank
     test = compares([*curves.values()]) if len(curves) > 1 and not few else None
     if test is None and len(curves) > 1 and not few:
-        notes.append("no log-rank test, for no event is where all groups have rows")
+        notes.append("no log-rank test: at no time with events are all groups' curves known")
     if tau is None:
         tau = min((curve.end for curve in curves.values() if curve.known), default=stays.high)
     return Survival(

@@ -81,7 +81,7 @@ SAME_ROWS = (
 ONE_SERIES = (
     "that its sums are of the same rows: owners' agents refuse others where they have a record"
 )
-OPTIONS = "which options, of these sums, were asked for: no session says so"
+OPTIONS = "that these options were asked for: session.json does not say"
 CENTRE = (SESSION, STATUS, OUTCOME, TRANSCRIPT, MESSAGES)
 """What a session at the centre has, whatever it opened."""
 
@@ -415,6 +415,7 @@ def status_fields(session: Session) -> dict[str, Any]:
     traffic = costs.traffic.values()
     return {
         "session": plan.session,
+        "purpose": plan.purpose,
         "state": "finished",
         "iteration": plan.rounds,
         "rounds": plan.rounds,

@@ -235,7 +235,7 @@ class Owner:
                 return hmac.compare_digest(kept.rows, own.rows)
         for path in lost:
             log.warning(
-                "%s is gone or cannot be read, and may be of the training by plan %s: restore it; "
+                "%s is gone or cannot be read, and may be of the session by plan %s: restore it; "
                 "where it is of another session, remove its folder",
                 path,
                 plan[:16],

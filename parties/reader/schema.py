@@ -8,7 +8,6 @@ Privacy: scaling uses numbers of the schema only, never of a private table.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections import Counter
@@ -24,7 +23,14 @@ from msgspec import Meta
 from numpy.typing import ArrayLike, NDArray
 
 from protocols.errors import ParameterError, SchemaError
-from protocols.exchange.documents import Checked, Text, parse_json, read, shown
+from protocols.exchange.documents import (
+    Checked,
+    Text,
+    canonical_digest,
+    parse_json,
+    read,
+    shown,
+)
 
 if TYPE_CHECKING:
     from parties.reader.imputation import Imputation
@@ -615,8 +621,7 @@ class Schema:
 
     def digest(self) -> str:
         """Return the SHA-256 of the canonical JSON (sorted keys, no spaces, ASCII), in hex."""
-        text = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False)
-        return hashlib.sha256(text.encode("ascii")).hexdigest()
+        return canonical_digest(self.to_dict())
 
     def save(self, path: str | Path) -> None:
         """Write the schema to a JSON file (UTF-8)."""

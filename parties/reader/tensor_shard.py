@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -12,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.errors import DataError, ParameterError
+from protocols.exchange.documents import canonical_digest
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,8 +49,7 @@ class TensorSchema:
 
     def digest(self) -> str:
         """SHA-256 of the canonical JSON, hexadecimal."""
-        text = json.dumps({"kind": "tensor", **asdict(self)}, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()
+        return canonical_digest({"kind": "tensor", **asdict(self)})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

@@ -38,12 +38,18 @@ def _of_columns(plan: RunPlan, owner: Any) -> Iterator[str]:
     """By this owner's own schema: a plan says their places."""
     places = getattr(getattr(plan, "task", None), "places", ())
     view = next(views_of(owner.schema, getattr(plan, "view", "")), None) if places else None
-    if view is not None:
-        names = [column.name for column in view.columns for _ in column.features]
-        # Beyond them and the bias an outcome has its places.
-        names += ["", *view.label.names, *view.label.names]
-        taken = dict.fromkeys(names[place] for place in sorted(places) if place < len(names))
-        yield f"Columns of your rows that it takes: {', '.join(taken)}"
+    if view is None:
+        return
+    names, outcome = [c.name for c in view.columns for _ in c.features], view.label.names
+
+    def named(place: int) -> str:
+        # After the bias come targets, or the values of one label.
+        k = place - len(names) - 1
+        return names[place] if k < -1 else outcome[min(max(k, 0), len(outcome) - 1)]
+
+    taken = dict.fromkeys(map(named, sorted(places)))
+    beside = "" if plan.task.several is None else f", beside the outcome ({', '.join(outcome)})"  # type: ignore[attr-defined]
+    yield f"Columns of your rows that it takes{beside}: {', '.join(taken)}"
 
 
 def _of_rows(plan: RunPlan, owner: Any) -> Iterator[str]:

@@ -97,7 +97,7 @@ class OneSum(Objective):
 
     @property
     def places(self) -> tuple[int, ...]:
-        """Of the features that a row adds something of; empty: all."""
+        """Of the features that a row adds something of; empty: all, or the outcome alone."""
         return ()
 
     @property

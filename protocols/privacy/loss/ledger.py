@@ -308,9 +308,9 @@ class Ledger:
             chained = None
         if chained != _digest(before):
             raise PrivacyError(
-                f"{self.path} does not end with the line that was written last, so that what was "
-                f"spent since is not known: put its newest copy back. (Without one: {self._last} "
-                "removed, the budget no longer holds for what is missing)"
+                f"{self.path} does not end where {self._last.name} says: lines are missing, and "
+                f"with them what was spent. Put back the {self.path.name} that ends there. If none "
+                f"is left, remove {self._last}: what is missing is then never counted"
             )
         self._write(newest)
 

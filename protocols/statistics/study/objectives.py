@@ -72,8 +72,9 @@ class DescriptionObjective(_Study):
 
     @property
     def places(self) -> tuple[int, ...]:
-        """Of each column the first, and of groups."""
-        return (*(first for first, *_ in self.adds.columns), *self.adds.groups)
+        """All that a row is read at: features of each column, its indicator, and groups."""
+        own = ((*range(f, f + n), *((m,) if m >= 0 else ())) for f, n, m, _ in self.adds.columns)
+        return (*(place for each in own for place in each), *self.adds.groups)
 
     @property
     def alone(self) -> tuple[str, ...]:

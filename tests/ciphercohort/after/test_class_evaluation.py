@@ -117,7 +117,7 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ParameterError, match="several classes is called; leave it out"):
         evaluate(model, FRAME, threshold=0.2)
     task = objective(model, private=False)
-    with pytest.raises(ParameterError, match="no threshold decides"):
+    with pytest.raises(ParameterError, match="has no threshold"):
         replace(task, centre=6.0)
     task = objective(model, private=False)
     with pytest.raises(ParameterError, match="3 classes, labels have shape"):

@@ -117,7 +117,7 @@ def test_no_threshold_is_of_a_model_that_has_none() -> None:
         with pytest.raises(ParameterError, match="numbers are predicted; leave it out"):
             objective(known, private=True, threshold=0.2)
         task = objective(known, private=True)
-        with pytest.raises(ParameterError, match="no threshold decides"):
+        with pytest.raises(ParameterError, match="has no threshold"):
             replace(task, centre=6.0)
 
 

@@ -496,7 +496,7 @@ def test_status_in_the_terminal(home: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(Coordinator, "run", ends)
     refused = cohort("coordinator", "run", home / "centre")
     assert refused.exit_code == 1 and "aborted: party 'a' refuses" in refused.output
-    assert "to try again, when its cause is mended: the same command" in refused.output
+    assert "When what ended it is mended, give the same command again" in refused.output
 
 
 # -- Flower's programs --------------------------------------------------------------------------

@@ -319,7 +319,7 @@ def test_a_command_at_the_centre_says_once_that_sums_are_exact(
 UNSAID = {
     ("status.json", name)
     for name in (
-        *("attempts", "culprit", "number", "phase", "purpose", "reason", "series", "step"),
+        *("attempts", "culprit", "number", "phase", "reason", "series", "step"),
         "updated",
     )
 } | {("session.json", name) for name in ("created", "wanted", "before")}

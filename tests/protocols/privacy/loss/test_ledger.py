@@ -106,14 +106,14 @@ def test_no_older_state_of_the_file_answers_more(ledger: Ledger) -> None:
             assert ledger.spent(DATA).runs == 2
         except PrivacyError as error:
             refused += 1
-            assert "does not end with the line that was written last" in str(error)
+            assert "does not end where spent.jsonl.last says" in str(error)
             ledger.path.write_bytes(whole)
         with pytest.raises(PrivacyError, match="exceeds the budget"):
             ledger.reserve(DATA, [HALF])
         assert ledger.path.read_bytes() == whole
     assert len(states) / 2 < refused < len(states)
     ledger.path.with_name("spent.jsonl.last").write_text("{")
-    with pytest.raises(PrivacyError, match="does not end with"):
+    with pytest.raises(PrivacyError, match="does not end where"):
         ledger.reserve("other", [HALF])
 
 
