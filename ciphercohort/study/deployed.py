@@ -38,6 +38,7 @@ from coordinator.settings import SCHEMA, Settings
 from parties.reader.schema import Schema
 from parties.reader.views import by_range, cells_schema
 from protocols.errors import ParameterError
+from protocols.exchange.documents import shown
 from protocols.sums.plan import GradientPlan
 
 if TYPE_CHECKING:
@@ -248,8 +249,10 @@ def _by_sums(
     # As given: a promise that is out of range is refused beside exact sums, too.
     wanted = sums_wanted(asked["epsilon"], asked["delta"], asked["colluders"])
     kind, asked = KINDS[asked["study"]], _typed(asked)
-    schema = kind.view(Schema.load(settings.folder / SCHEMA))
-    columns = tuple(asked["columns"])
+    whole = Schema.load(settings.folder / SCHEMA)
+    schema, columns = kind.view(whole), tuple(asked["columns"])
+    if strange := [*{*columns}.difference(kind.columns(whole) if kind.columns else ())]:
+        raise ParameterError(f"columns, {shown(strange[0])}: this table has none of this name")
     sums = DeployedSums.of(settings, drive, schema, wanted, first, columns=columns, asked=asked)
     with spent_is_told(sums):
         found = kind.find(sums, kind.record(**asked["options"]))

@@ -42,7 +42,7 @@ from ciphercohort.report.release_report import render_release
 from ciphercohort.results.documents import ABSENT, compare, to_json
 from ciphercohort.results.predict import ReleasedModel
 from coordinator.costs import Costs
-from coordinator.deployment import ASKED, OUTCOME, SESSION
+from coordinator.deployment import OUTCOME, SESSION
 from coordinator.log import TRANSCRIPT
 from coordinator.replay import Check, replay
 from coordinator.settings import FILE as CENTRE_FILE
@@ -81,7 +81,7 @@ SAME_ROWS = (
 ONE_SERIES = (
     "that its sums are of the same rows: owners' agents refuse others where they have a record"
 )
-OPTIONS = "that these options were asked for: session.json does not say"
+OPTIONS = "that these options were asked for: the centre's session.json alone says so"
 CENTRE = (SESSION, STATUS, OUTCOME, TRANSCRIPT, MESSAGES)
 """What a session at the centre has, whatever it opened."""
 
@@ -201,7 +201,7 @@ def _unchecked(session: Session, due: Mapping[str, str], at_centre: bool) -> Ite
         fields[name] = {*fields.get(name, ())} | (
             {ONE_SERIES} if several and not is_tied else set()
         )
-        if name in STUDIES and ASKED not in read_file(folder / SESSION)["wanted"]:
+        if name in STUDIES:
             fields[name] |= {OPTIONS}
     for name, rest in fields.items():
         if rest:

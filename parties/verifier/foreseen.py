@@ -37,8 +37,9 @@ def foreseen(plan: RunPlan, owner: Any) -> tuple[str, ...]:
 def _of_columns(plan: RunPlan, owner: Any) -> Iterator[str]:
     """By this owner's own schema: a plan says their places."""
     places = getattr(getattr(plan, "task", None), "places", ())
-    view = next(views_of(owner.schema, getattr(plan, "view", "")), None) if places else None
-    if view is None:
+    views = views_of(owner.schema, getattr(plan, "view", "")) if places else ()
+    view = next((each for each in views if each.digest() == plan.schema.get("digest")), None)
+    if view is None:  # it is refused for that
         return
     names, outcome = [c.name for c in view.columns for _ in c.features], view.label.names
 

@@ -576,7 +576,8 @@ def _own_and_before(plan: RunPlan) -> tuple[str, str]:
     if plan.held_out is None:
         return "", ""
     before = getattr(plan, "of_training", "") or getattr(plan, "moment_plan", "")
-    return "" if plan.statistic else plan.digest(), before
+    trains = plan.sums_moment or not plan.statistic
+    return plan.digest() if trains else "", before
 
 
 def _mapping(value: Any) -> dict[str, Any]:

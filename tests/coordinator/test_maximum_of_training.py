@@ -40,23 +40,33 @@ def failed(folder: Path) -> dict[str, str]:
     return {each.name: each.detail for each in verify_run(folder) if not each.passed}
 
 
+TRAINING = 'protocol = "secure-aggregation"\nas_trained = true\n'
+
+
 class Centre:
     """A training that stays as trained, and its hospitals."""
 
-    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        patch: pytest.MonkeyPatch,
+        training: str = TRAINING,
+        private: bool = False,
+    ) -> None:
         def drive(settings: Settings, session: str, say: Callable[[str], None]) -> Any:
             return self.hospitals.drive(session)
 
         patch.setattr(deployed, "drive", drive)
         self.hospitals = tables.Hospitals(folder, Vault(PASSPHRASE))
-        self.hospitals.agents.private = False
+        self.hospitals.agents.private = private
         path = self.hospitals.settings.folder / "coordinator.toml"
         text = path.read_text()
-        training = 'protocol = "secure-aggregation"\nas_trained = true\n'
         path.write_text(text[: text.index("[training]")] + "[training]\n" + training)
         for name in NAMES:
             party = self.hospitals.agents.session.parties[name]
-            party._policy = Policy(allow_insecure=True, exact_sums=True, accept_unbounded=True)
+            party._policy = Policy(
+                allow_insecure=True, exact_sums=not private, accept_unbounded=True
+            )
             self.hospitals.agents.restart(name)
         self.told: list[str] = []
         self.centre = Coordinator(self.hospitals.settings.folder)
@@ -80,6 +90,22 @@ class Centre:
 def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Centre:
     monkeypatch.setattr(tables, "FRAMES", dict(tables.FRAMES))
     return Centre(tmp_path, monkeypatch)
+
+
+def test_whitened_rows_are_held_back_by_the_coins_of_their_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second moment tosses them; the training that follows and what judges it have them."""
+    training = 'epsilon = 5.0\nheld_out = 0.3\nprofile = "fast-insecure"\nring_dim = 1024\n'
+    monkeypatch.setattr(tables, "FRAMES", dict(tables.FRAMES))
+    found = Centre(tmp_path, monkeypatch, training, private=True)
+    assert found.sessions() == 2 and failed(found.folder) == {}
+    judged = found.centre.evaluate(
+        found.folder, rows="held-out", epsilon=4.0, however_noisy=True, tell=found.told.append
+    )
+    draw = judged.opened.plan.held_out.draw  # type: ignore[union-attr]
+    plans = {found.hospitals.agents.coins(name).kept[draw].plans[-1] for name in NAMES}  # type: ignore[index]
+    assert plans == {judged.opened.plan.of_training}
 
 
 def test_an_evaluation_says_which_model_it_is_of(trained: Centre) -> None:
