@@ -470,7 +470,10 @@ class Party:
         self._check_address(request)
         self._check_order(request.step)
         self._require_relayed(relayed)
-        plan, _, _ = self._examined(request.body)
+        plan, _, cost = self._examined(request.body)
+        if cost and self._policy.largest is not None:
+            with public():
+                hold(cost, *self._policy.largest)
         return plan
 
     def _examined(self, request: Body) -> tuple[RunPlan, Shard, Mechanism | None]:
@@ -486,8 +489,6 @@ class Party:
             plan.check_rows(norm_bound)
             cost = self._cost(plan, norm_bound)
             self._policy.check_slots(plan, kinds.slot_bounds(plan, norm_bound))
-            if cost and self._policy.largest is not None:
-                hold(cost, *self._policy.largest)
         if plan.whitens:
             self.run.account.require(getattr(plan, "moment_plan", ""))
         return plan, shard, cost

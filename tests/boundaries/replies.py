@@ -139,7 +139,8 @@ def observe(case: Case, change: Callable[[Shard], Shard], folder: Path) -> list[
         # A shard, but for the views that follow from it.
         party.run.rows = closed(change(party.run.rows._value))
         ledger = folder / "ledger.jsonl"
-        ledger.unlink(missing_ok=True)
+        for each in folder.glob(f"{ledger.name}*"):
+            each.unlink()
         if case.charged:
             account = Account(Ledger(path=ledger, epsilon=1e6, delta=0.5), DATASET)
             party.run.account = account
