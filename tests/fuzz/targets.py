@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from parties.policy import ToldError
 from protocols.errors import CohortError
 from protocols.exchange.messages import decode, public_bytes
 from protocols.plan.kinds import plan_from_dict
@@ -48,7 +49,8 @@ class Refusals(logging.Handler):
             raise record.exc_info[1]
         for value in record.args if isinstance(record.args, tuple) else ():
             if isinstance(value, CohortError):
-                self.kind = type(value).__name__
+                is_told = isinstance(value, ToldError) and value.__cause__
+                self.kind = type(value.__cause__ if is_told else value).__name__
 
 
 class Snapshot:

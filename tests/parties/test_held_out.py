@@ -165,7 +165,8 @@ def test_coins_that_were_lost_and_tossed_anew_are_not_those_of_the_training(
         assert other.tolist() != first.tolist()
         for plans in (("", PLAN), (PLAN, MOMENT), ()):
             words = refused(caplog, own, held_out, *plans)
-            assert "are not those that plan" in words and words not in Reason.COINS.value
+            due = "are not those that plan" if plans else "the plan names no training"
+            assert due in words and words not in Reason.COINS.value
         assert own.kept["d1"].plans == [OTHER]
 
 
@@ -175,9 +176,13 @@ def test_whose_rows_a_plan_is_on() -> None:
     trains = make_plan(held_out=BACK)
     assert _own_and_before(trains) == (trains.digest(), "")
     whitened: Any = SimpleNamespace(
-        held_out=BACK, moment_plan=MOMENT, statistic="", digest=lambda: PLAN
+        held_out=BACK, moment_plan=MOMENT, statistic="", sums_moment=False, digest=lambda: PLAN
     )
     assert _own_and_before(whitened) == (PLAN, MOMENT)
+    moment: Any = SimpleNamespace(
+        held_out=BACK, statistic="a second moment", sums_moment=True, digest=lambda: MOMENT
+    )
+    assert _own_and_before(moment) == (MOMENT, "")
     judges = sum_plan(JUDGED)
     assert _own_and_before(judges) == ("", "")
     assert _own_and_before(replace(judges, of_training=PLAN)) == ("", PLAN)
