@@ -85,7 +85,8 @@ def test_refreshes_of_several_vectors(update: str, refreshes: int) -> None:
     assert len(off) == refreshes and max(map(abs, off)) < 0.2
     for name in ("circuit", "first_iterate"):
         assert 1 < found.values[name] <= found.predicted[name], name
-    assert 2**-44 < found.values["scale_drift"] < 2**-38
+    # Of nine runs 2^-44.1 to 2^-43.6; without it noise would be left, below 2^-45.
+    assert 2**-44.5 < found.values["scale_drift"] < 2**-38
 
 
 def test_parts_of_an_encrypted_model(monkeypatch: pytest.MonkeyPatch) -> None:
