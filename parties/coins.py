@@ -68,12 +68,12 @@ class Coins:
         return f"Coins(<secret>, draws={len(self.kept)})"
 
     def chosen(
-        self, held_out: HeldOut, shard: Shard, plan: str = "", after: str = ""
+        self, held_out: HeldOut, shard: Shard, own: str = "", before: str = ""
     ) -> NDArray[np.intp]:
         """Indices of the rows that a run uses.
 
-        plan: digest of its plan, where that trains or sums a second moment: it is noted, and tosses
-        the coins where it follows no other; after: of the plan whose rows these are, one that was
+        own: digest of its plan, where that trains or sums a second moment: it is noted, and tosses
+        the coins where it follows no other; before: of the plan whose rows these are, one that was
         noted, empty where it follows none.
 
         Raises:
@@ -83,8 +83,8 @@ class Coins:
         """
         held_out.size(shard.rows)
         coin = self.kept.get(held_out.draw)
-        if coin is None and plan and not after and not held_out.judged:
-            coin = self.toss(held_out, shard, [plan])
+        if coin is None and own and not before and not held_out.judged:
+            coin = self.toss(held_out, shard, [own])
         if coin is None:
             raise _refused(
                 f"there are no coins of draw {held_out.draw[:16]}: this party took no part in that "
@@ -95,12 +95,12 @@ class Coins:
                 f"held_out={held_out.share:g} of the plan is not {coin.share:g}, which draw "
                 f"{held_out.draw[:16]} was tossed for"
             )
-        is_first = bool(plan) and not after
-        if coin.plans is not None and not is_first and after not in coin.plans:
+        is_first = bool(own) and not before
+        if coin.plans is not None and not is_first and before not in coin.plans:
             raise _refused(
-                f"the coins of draw {held_out.draw[:16]} are not those that plan {after[:16]} was "
+                f"the coins of draw {held_out.draw[:16]} are not those that plan {before[:16]} was "
                 "with: they were tossed later; restore held-out.sealed as it was, or train again"
-                if after
+                if before
                 else f"the plan names no training, and coins of draw {held_out.draw[:16]} are of "
                 "the plans that had them alone"
             )
@@ -109,8 +109,8 @@ class Coins:
                 f"the rows or their schema have changed since draw {held_out.draw[:16]}: which of "
                 "them were held back cannot be told any more"
             )
-        if plan and coin.plans is not None and plan not in coin.plans:
-            self._keep(held_out.draw, replace(coin, plans=[*coin.plans, plan]))
+        if own and coin.plans is not None and own not in coin.plans:
+            self._keep(held_out.draw, replace(coin, plans=[*coin.plans, own]))
         return held_out.chosen(bytes.fromhex(coin.secret), shard.rows)
 
     def toss(self, held_out: HeldOut, shard: Shard, plans: list[str] | None = None) -> Coin:

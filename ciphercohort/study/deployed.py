@@ -110,13 +110,12 @@ def forecast(
         CohortError: an option is refused, or no plan can be certified.
     """
     settings, kind = centre.settings, KINDS[study]
-    chosen, own = parted(ChosenColumns, given)
-    options = kind.record(**own)
+    options, columns = _asked(kind, settings, given)
     sums = _Foreseen(
         schema=kind.view(Schema.load(settings.folder / SCHEMA)),
         sizes={card.name: card.rows for card in settings.owners().values()},
         wanted=sums_wanted(epsilon, delta, colluders),
-        columns=_taken(kind, settings, chosen, options),
+        columns=columns,
     )
     try:
         kind.find(sums, options)
@@ -210,11 +209,10 @@ def _found(
 ) -> tuple[Path, Any]:
     """What is found by sums, and its documents."""
     kind, drive = KINDS[study], centre.driving(tell, session)
-    chosen, own = parted(ChosenColumns, given)
-    options = kind.record(**own)
+    options, columns = _asked(kind, centre.settings, given)
     asked = {
         **{"study": study, "options": asdict(options)},
-        "columns": [*_taken(kind, centre.settings, chosen, options)],
+        "columns": [*columns],
         **{"epsilon": epsilon, "delta": delta, "colluders": colluders},
     }
     found, body, sessions = _by_sums(centre.settings, asked, drive, session)
@@ -222,20 +220,23 @@ def _found(
     return write(folder, kind.name, body, found.documents(), fresh=False), found
 
 
-def _taken(kind: _Kind, settings: Settings, chosen: ChosenColumns, options: Any) -> tuple[str, ...]:
-    """Columns that are taken; empty: all, or it takes none.
+def _asked(kind: _Kind, settings: Settings, given: dict[str, Any]) -> tuple[Any, tuple[str, ...]]:
+    """Its record of options, and columns that are taken; no columns: all, or it takes none.
 
     Raises:
-        ParameterError: see `ChosenColumns.of`; or it takes none.
+        ParameterError: an option is out of range; see `ChosenColumns.of`; or it takes no columns.
     """
+    chosen, own = parted(ChosenColumns, given)
+    options = kind.record(**own)
     if not (chosen.include or chosen.exclude):
-        return ()
+        return options, ()
     if kind.columns is None:
         raise ParameterError(
             "include and exclude choose covariates, and curves have none: leave them out"
         )
     needed = (getattr(options, name, None) for name in ("by", "strata", "curves"))
-    return chosen.of(kind.columns(Schema.load(settings.folder / SCHEMA)), filter(None, needed))
+    known = kind.columns(Schema.load(settings.folder / SCHEMA))
+    return options, chosen.of(known, filter(None, needed))
 
 
 def _by_sums(
