@@ -59,9 +59,8 @@ log = logging.getLogger(__name__)
 
 SESSION, OUTCOME, GIVEN_UP = "session.json", "outcome.json", "given-up"
 LOCK_SECONDS = 120.0
-SERIES, NUMBER, ASKED = "series", "number", "asked"
-"""Of what a session was wanted for: the first session, None in itself, and the place after it; in
-the first, of a study, its options."""
+SERIES, NUMBER = "series", "number"
+"""Of what a session was wanted for: the first session, None in itself, and the place after it."""
 FOLLOWS_SECONDS, LOOK_SECONDS = 3.0, 0.05
 """How long a Flower run looks for the next of a series, and how often."""
 # How messages reach the nodes of the parties (by name): within so many seconds.

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 from ciphercohort.job.config import PrivacyOptions, kinds
 from ciphercohort.job.figures import figures_of
@@ -84,6 +85,7 @@ class SumSeries(ABC):
 
     schema: of their rows; sizes: rows of whole tables by party; wanted: the promise; held_out:
     which of the rows are summed, None: all; columns: names of those that a study takes, empty: all;
+    asked: what it was asked for, which its first plan states;
     of_training: digest of the plan of the training whose model they are at, see `GradientPlan`;
     on_progress: is told of a unit, how many are done, and of how many, 0: nobody knows; done: all
     sums so far.
@@ -94,6 +96,7 @@ class SumSeries(ABC):
     wanted: Wanted
     held_out: HeldOut | None = None
     columns: tuple[str, ...] = ()
+    asked: Mapping[str, Any] = field(default_factory=dict)
     of_training: str = ""
     on_progress: Callable[[str, int, int], None] = lambda unit, done, total: None
     done: list[Opened] = field(default_factory=list)
@@ -133,8 +136,11 @@ class SumSeries(ABC):
             ParameterError, PrivacyError: no such plan.
         """
         plan = plan_sum(self.figures, self.wanted, task, mu)
-        first = self.done[0].plan.digest() if self.done else ""
-        plan = replace(plan, of_training=self.of_training, of_series=first)
+        if self.done:
+            place: dict[str, Any] = {"of_series": self.done[0].plan.digest()}
+        else:
+            place = {"asked": self.asked}
+        plan = replace(plan, of_training=self.of_training, **place)
         if plan.privacy:
             Mechanism.from_plan(plan, self.schema.norm_bound).require()
         return plan

@@ -31,7 +31,7 @@ from ciphercohort.results.documents import to_json, write_text
 from ciphercohort.results.exact_sums import exact_fields
 from ciphercohort.results.predict import ReleasedModel
 from ciphercohort.results.result import Array
-from coordinator.deployment import ASKED, NUMBER, SERIES, SESSION, create_session
+from coordinator.deployment import NUMBER, SERIES, SESSION, create_session
 from coordinator.settings import SESSIONS, Settings
 from parties.reader.schema import Schema
 from parties.reader.views import by_range
@@ -54,13 +54,12 @@ class DeployedSums(SumSeries):
     """Over the rows of all admitted parties.
 
     sessions: of the sums so far, in order; those that are there already are read or gone on with;
-    drive: None: these alone are read. asked: options of a study, of which plans do not hold all.
+    drive: None: these alone are read.
     """
 
     settings: Settings
     drive: Drive | None
     sessions: list[str] = field(default_factory=list)
-    asked: Mapping[str, Any] | None = None
 
     @classmethod
     def of(
@@ -86,7 +85,7 @@ class DeployedSums(SumSeries):
             held_out=held_out,
             columns=columns,
             of_training=of_training,
-            asked=asked,
+            asked=asked or {},
             settings=settings,
             drive=drive,
             sessions=_series(settings, first) if first else [],
@@ -100,22 +99,15 @@ class DeployedSums(SumSeries):
             raise ParameterError("the series has no further session")
         if number == len(self.sessions):
             series: dict[str, Any] = {SERIES: next(iter(self.sessions), None), NUMBER: number}
-            series |= {ASKED: self.asked} if self.asked and not number else {}
             self.sessions.append(create_session(self.settings, plan, series))
         session = self.sessions[number]
         fields = session_fields(self.settings, session)
         if fields["plan"] != json.loads(json.dumps(plan.to_dict())):
-            began = fields["wanted"].get(ASKED)
+            began = fields["plan"].get("asked")
             what = json.dumps(began) if began else "model, epsilon, delta and colluders"
             raise ParameterError(
                 f"session {session!r} is of another series: leave --session out, or go on with it "
                 f"by {goes_on_by(self.settings, session)} and what it began with: {what}"
-            )
-        asked = fields["wanted"].get(ASKED) if self.asked else None  # earlier releases: in none
-        if asked is not None and asked != json.loads(json.dumps(self.asked)):
-            raise ParameterError(
-                f"session {session!r} was begun for other options, {json.dumps(asked)}: give "
-                "these, or leave --session out"
             )
         status = self.drive(session) if self.drive else {"state": "finished"}
         if status["state"] != "finished":

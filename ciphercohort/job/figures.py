@@ -88,7 +88,7 @@ def usual_of(schema: Schema) -> Usual:
             else:
                 own[0] = 0.0, UNSURE
         found += own
-    middles, spreads = np.array(found).T
+    middles, spreads = np.array(found).reshape(-1, 2).T
     if schema.projection is not None:
         # As if columns were independent.
         matrix = schema.projection.matrix

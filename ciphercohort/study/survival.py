@@ -71,13 +71,29 @@ class Survival:
             return self.stays.ends
         return min(curve.begin for curve in known), max(curve.end for curve in known)
 
-    def at_risk(self, curve: Curve, time: float) -> float | None:
-        """Rows at risk just after a time, None where they are few, or beyond the curve's ends."""
-        later = np.flatnonzero(after(curve.times, time))
-        place = int(later[0]) if len(later) else len(curve.times)
-        count = float(np.append(curve.at_risk, 0.0)[place])
-        is_told = curve.known and curve.first <= place <= (curve.reached if count else place)
-        return shown(count, self.floor) if is_told else None
+    def counts(self, curve: Curve) -> tuple[float | None, dict[float, float | None]]:
+        """Rows of a curve, and at risk just after each mark of the axis [data units].
+
+        None where they are few, beyond the curve's ends, or few less or more than what is told: the
+        group's size, which may be that of all, or a count before.
+        """
+        told = [float(curve.exits.sum())]
+
+        def unless_few(count: float) -> float | None:
+            if any(0 < abs(count - each) < self.floor for each in told):
+                return None
+            told.append(count)
+            return shown(count, self.floor)
+
+        rows = unless_few(curve.rows) if curve.known else None
+        found = dict[float, float | None]()
+        for mark in marks(*self.ends):
+            later = np.flatnonzero(after(curve.times, mark))
+            place = int(later[0]) if len(later) else len(curve.times)
+            count = float(np.append(curve.at_risk, 0.0)[place])
+            is_told = curve.known and curve.first <= place <= (curve.reached if count else place)
+            found[mark] = unless_few(count) if is_told else None
+        return rows, found
 
     def kept(self, curve: Curve) -> NDArray[np.intp]:
         """Bins whose step is told."""
@@ -104,7 +120,7 @@ class Survival:
             found.append(
                 {
                     "group": name,
-                    "rows": shown(curve.rows, self.floor) if curve.known else None,
+                    "rows": self.counts(curve)[0],
                     "events": shown(curve.deaths, self.floor) if curve.known else None,
                     "median": median,
                     "median_low": low,
@@ -119,7 +135,7 @@ class Survival:
     def released(self) -> dict[str, Any]:
         """For JSON."""
         plan, promise = self.opened.plan, self.opened.plan.privacy
-        curves, own = {}, marks(*self.ends)
+        curves = {}
         for name, curve in self.curves.items():
             kept, (low, high) = self.kept(curve), curve.band()
             curves[name] = {
@@ -129,7 +145,7 @@ class Survival:
                 "survival": curve.survival[kept].tolist(),
                 "low": low[kept].tolist(),
                 "high": high[kept].tolist(),
-                "at_risk": {f"{mark:g}": self.at_risk(curve, mark) for mark in own},
+                "at_risk": {f"{mark:g}": count for mark, count in self.counts(curve)[1].items()},
             }
         test = dict(zip(("chi2", "freedom", "p"), self.test, strict=True)) if self.test else None
         return {
@@ -187,10 +203,9 @@ class Survival:
                 "risk; intervals, bands and the test count it"
             )
             return
-        yield (
-            f"*: counts below {self.least} are left out; rows in all less those of the other "
-            "groups still tell them"
-        )
+        words = f"*: counts below {self.least} are left out, and those as near to one that is told"
+        still = "; rows in all less those of the other groups still tell them"
+        yield words + still * (len(self.curves) > 1)
         yield self._thinned()
 
     @property
@@ -253,7 +268,7 @@ class Survival:
             drawn[name] = times, *(np.append(each, each[-1]) for each in told)
         unknown = "–" if self.private else "*"
         counts = {
-            name: [_count(self.at_risk(curve, mark), unknown) for mark in marks(*self.ends)]
+            name: [_count(count, unknown) for count in self.counts(curve)[1].values()]
             for name, curve in self.curves.items()
         }
         return survival_picture(drawn, self.ends, counts, self.stays.time, self.by)

@@ -81,7 +81,6 @@ SAME_ROWS = (
 ONE_SERIES = (
     "that its sums are of the same rows: owners' agents refuse others where they have a record"
 )
-OPTIONS = "that these options were asked for: the centre's session.json alone says so"
 CENTRE = (SESSION, STATUS, OUTCOME, TRANSCRIPT, MESSAGES)
 """What a session at the centre has, whatever it opened."""
 
@@ -201,8 +200,6 @@ def _unchecked(session: Session, due: Mapping[str, str], at_centre: bool) -> Ite
         fields[name] = {*fields.get(name, ())} | (
             {ONE_SERIES} if several and not is_tied else set()
         )
-        if name in STUDIES:
-            fields[name] |= {OPTIONS}
     for name, rest in fields.items():
         if rest:
             yield f"{name} ({', '.join(sorted(rest))})"

@@ -209,7 +209,7 @@ def _kept(
         for name in table.columns
         if name not in (*labels, *exclude) and (include is None or name in named)
     ]
-    if not left:
+    if not left and len(labels) == 1:  # of several, such as a time and an event, curves take none
         raise SchemaError("no column is left to predict from: exclude fewer, or include one")
     return [
         infer_date(table[name])

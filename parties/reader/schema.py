@@ -185,7 +185,7 @@ def _indicator(column: NumericColumn | CategoricalColumn) -> tuple[str, ...]:
 
 
 Column = NumericColumn | DateColumn | CategoricalColumn
-Columns = Annotated[tuple[Column, ...], Meta(min_length=1)]
+Columns = tuple[Column, ...]
 
 
 def once(names: Iterable[str], words: str) -> None:
@@ -447,6 +447,11 @@ class Schema:
         if not isinstance(self.label, (Label, Classes, Targets)):
             what = type(self.label).__name__
             raise SchemaError(f"label is a {what}, not a Label, Classes or Targets")
+        if not self.columns and len(self.label.names) == 1:
+            raise SchemaError(
+                "columns=(): a model is of one column or more, curves alone, of a time and an "
+                "event, need none: add one"
+            )
         if isinstance(self.label, Classes) and self.offset is not None:
             raise SchemaError(
                 f"offset={shown(self.offset.name)} beside a label of several classes: an offset of "
@@ -525,7 +530,7 @@ class Schema:
         """Bound on the absolute value of every entry of an encoded row, the bias included."""
         if self.row_norm is not None or self.projection is not None:
             return self.norm_bound
-        return max(1.0, *self._of_features(lambda column: column.bound(self.scaling), 1.0))
+        return max([1.0, *self._of_features(lambda column: column.bound(self.scaling), 1.0)])
 
     def _square_bound(self, column: Column) -> float:
         if isinstance(column, CategoricalColumn):
@@ -539,7 +544,7 @@ class Schema:
         nothing projects it.
         """
         pairs = self._of_features(lambda column: column.affine(self.scaling), (0.0, 1.0))
-        shift, scale = np.array(pairs, dtype=np.float64).T
+        shift, scale = np.array(pairs, dtype=np.float64).reshape(-1, 2).T
         return shift, scale
 
     def _of_features(self, of_number: Callable[[NumericColumn], T], other: T) -> list[T]:

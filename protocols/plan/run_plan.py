@@ -103,6 +103,8 @@ def check_run(plan: RunPlan) -> None:
         )
     if len({m.name for m in plan.members}) != len(plan.members):
         raise ParameterError("two parties have the same name")
+    if plan.num_features < 2 and not plan.statistic:
+        raise ParameterError("columns=(): a model is of one column or more; add one to the schema")
     if plan.privacy and plan.privacy.colluders >= len(plan.members):
         raise ParameterError(
             f"colluders={plan.privacy.colluders} leaves no honest party of {len(plan.members)}"
@@ -358,7 +360,7 @@ class RunPlan(ABC):
         """Plain JSON types, every number of its declared type: equal plans have equal digests."""
         kind = type(self)
         plain = to_plain(msgspec.convert(to_plain(self), kind))
-        stated = {k: v for k, v in plain.items() if v not in (None, "") or k not in self.later}
+        stated = {k: v for k, v in plain.items() if v not in (None, "", {}) or k not in self.later}
         for member in stated["members"]:
             if not member["follows"]:
                 del member["follows"]

@@ -9,10 +9,11 @@ contributes is in `objectives`. Error of an aggregate: `AggregateParameters.erro
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -27,6 +28,7 @@ from protocols.aggregate.setup import SumsHalf
 from protocols.aggregate.wire import pack, sum_messages
 from protocols.errors import MessageError, ParameterError
 from protocols.exchange.messages import Body, Exchange, to_everyone
+from protocols.exchange.serialise import to_plain
 from protocols.models.registry import MODELS, model_named
 from protocols.names import SECURE_AGGREGATION, check_colluders_of_sums
 from protocols.plan.protocol import Request
@@ -48,6 +50,7 @@ from protocols.updates.registry import rounds_of, rule_from_dict
 from protocols.updates.update import Update
 
 Vector = NDArray[np.float64]
+MOST_ASKED = 1 << 16
 ROUNDING_OF_SUM = 1e-3
 """Of epsilon, that a second moment leaves of what it announces where nothing follows with noise."""
 
@@ -62,6 +65,10 @@ def check_sums(plan: GradientPlan) -> None:
     for name in ("of_training", "of_series"):
         if (stated := getattr(plan, name)) and not re.fullmatch("[0-9a-f]{64}", stated):
             raise ParameterError(f"{name}={stated[:80]!r} is no digest of a plan")
+    if plan.asked and plan.of_series:
+        raise ParameterError("asked and of_series: the first sum of a series states what for")
+    if (size := len(json.dumps(to_plain(plan.asked)))) > MOST_ASKED:
+        raise ParameterError(f"asked has {size} characters: at most {MOST_ASKED} are read")
     if plan.length < 1:
         raise ParameterError(f"length={plan.length} is below 1")
     _ = plan.noise, plan.rule
@@ -105,7 +112,8 @@ class GradientPlan(RunPlan):
     aggregate that the honest parties alone guarantee, empty without privacy; of_training: digest of
     the plan of the training that released the model which this is a sum at, empty: of none, or of
     one elsewhere; of_series: digest of the plan of the first of several sums over the same rows,
-    empty: it is the first.
+    empty: it is the first; asked: what a study that it begins was asked for, by option; of it
+    follows which sums come, and what is written of them.
 
     Raises:
         ParameterError: fields that do not go together.
@@ -115,7 +123,7 @@ class GradientPlan(RunPlan):
     protocol: ClassVar[str] = SECURE_AGGREGATION
     gathered: ClassVar[str] = "sums"
     checks: ClassVar[Checks] = (*RunPlan.checks, check_sums)
-    later: ClassVar[tuple[str, ...]] = (*RunPlan.later, "of_series")
+    later: ClassVar[tuple[str, ...]] = (*RunPlan.later, "of_series", "asked")
 
     cipher: AggregateParameters
     objective: Mapping[str, Any]
@@ -126,6 +134,7 @@ class GradientPlan(RunPlan):
     noise_scales: tuple[float, ...] = ()
     of_training: str = ""
     of_series: str = ""
+    asked: Mapping[str, Any] = field(default_factory=dict)
 
     def drops(self, term: str) -> str:
         """Row by row the objective is weighted and shifted; the others say what they drop."""
@@ -326,7 +335,7 @@ def _check_sum(plan: GradientPlan, task: OneSum) -> None:
     exact = getattr(task, "exact", plan.privacy is None)
     if "epsilon_in_all" in task.to_dict():
         exact = not in_all
-    for field, value, wrong, cure in (
+    for name, value, wrong, cure in (
         (
             "weights",
             plan.weights,
@@ -354,7 +363,7 @@ def _check_sum(plan: GradientPlan, task: OneSum) -> None:
         ),
     ):
         if wrong:
-            raise ParameterError(f"{field}={value}: {cure}")
+            raise ParameterError(f"{name}={value}: {cure}")
 
 
 def _check_range(plan: GradientPlan) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from protocols.sums.one_sum import OneSum
@@ -37,8 +38,19 @@ def remarks(plan: GradientPlan) -> Iterator[str]:
         yield f"it is of the training by plan {plan.of_training[:16]}"
     if plan.of_series:
         yield f"it is of the rows of the sum by plan {plan.of_series[:16]}, the first of several"
+    if plan.asked:
+        yield f"it begins a study, asked for so: {'; '.join(_asked(plan.asked))}"
     if plan.alone:
         yield f"what opens can tell of the rows of each of {', '.join(plan.alone)} alone"
+
+
+def _asked(given: Mapping[str, Any]) -> Iterator[str]:
+    """Each option that was given, by name, in letters that a terminal shows as they are."""
+    for name, value in given.items():
+        if isinstance(value, Mapping):
+            yield from _asked(value)
+        elif value not in (None, [], ""):
+            yield f"{name} {json.dumps(value)}"
 
 
 def figures(plan: GradientPlan) -> dict[str, Any]:

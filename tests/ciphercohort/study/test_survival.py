@@ -411,6 +411,39 @@ def test_no_figure_is_of_fewer_than_ten_at_risk(tmp_path: Path) -> None:
     assert again.picture() == found.picture()
 
 
+def test_curves_are_of_a_table_without_another_column() -> None:
+    lifelines = pytest.importorskip("lifelines")
+    rows = table()[["months", "died", "site"]]
+    found = survival(rows, time="months", event="died", split="by:site")
+    (curve,), (row,) = found.curves.values(), found.rows()
+    km = lifelines.KaplanMeierFitter().fit(rows.months, rows.died)
+    due = km.survival_function_at_times(curve.times[: curve.reached])
+    np.testing.assert_allclose(curve.survival[: curve.reached], due, atol=1e-9)
+    assert (row["rows"], row["median"]) == (len(rows), km.median_survival_time_)
+    assert survival(rows, time="months", event="died", split="by:site", epsilon=8.0).private
+    with pytest.raises(ParameterError, match="model needs one column"):
+        cox(rows, time="months", event="died", split="by:site")
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_counts_that_are_told_differ_by_ten_or_not_at_all(late: bool) -> None:
+    """Of a group whose size is known, wherever its curve begins and however few leave."""
+    for leaves in (1, 3, 10):
+        rows = pd.DataFrame({"months": np.repeat(np.arange(1, 41), leaves)})
+        rows = rows.assign(
+            died=1, site=rows.index % 3, entry=np.where(rows.index % 7, 0, 20) if late else 0
+        )
+        rows = rows[rows.entry < rows.months]
+        options = {"time": "months", "event": "died", "bins": 40}
+        options |= {"entry": "entry"} if late else {"exclude": ["entry"]}
+        for begin in (None, *range(1, 30, 4)):
+            found = survival(rows, parties=3, begin=begin, **options).released()
+            (group,), (curve,) = found["groups"], found["curves"].values()
+            counts = {len(rows), group["rows"], *curve["at_risk"].values()} - {None}
+            apart = np.diff(sorted(counts))
+            assert len(counts) > 1 and (apart >= 10).all(), (leaves, begin, counts)
+
+
 def test_curves_begin_where_they_are_told_to() -> None:
     rows = cohort_by_age()
     found = survival(rows, begin=65.0, tau=80.0, **BY_AGE)
