@@ -35,11 +35,11 @@ def foreseen(plan: RunPlan, owner: Any) -> tuple[str, ...]:
 
 
 def _of_columns(plan: RunPlan, owner: Any) -> Iterator[str]:
-    """By this owner's own schema: a plan says their places."""
-    places = getattr(getattr(plan, "task", None), "places", ())
-    views = views_of(owner.schema, getattr(plan, "view", "")) if places else ()
+    """Of a study, by this owner's own schema: a plan says their places."""
+    places = getattr(getattr(plan, "task", None), "places", None)
+    views = views_of(owner.schema, plan.view) if places is not None else ()
     view = next((each for each in views if each.digest() == plan.schema.get("digest")), None)
-    if view is None:  # it is refused for that
+    if places is None or view is None:  # it takes all; or it is refused
         return
     names, outcome = [c.name for c in view.columns for _ in c.features], view.label.names
 
@@ -50,7 +50,7 @@ def _of_columns(plan: RunPlan, owner: Any) -> Iterator[str]:
 
     taken = dict.fromkeys(map(named, sorted(places)))
     beside = "" if plan.task.several is None else f", beside the outcome ({', '.join(outcome)})"  # type: ignore[attr-defined]
-    yield f"Columns of your rows that it takes{beside}: {', '.join(taken)}"
+    yield f"Columns of your rows that it takes{beside}: {', '.join(taken) or 'none'}"
 
 
 def _of_rows(plan: RunPlan, owner: Any) -> Iterator[str]:

@@ -96,9 +96,9 @@ class OneSum(Objective):
         return ()
 
     @property
-    def places(self) -> tuple[int, ...]:
-        """Of the features that a row adds something of; empty: all, or the outcome alone."""
-        return ()
+    def places(self) -> tuple[int, ...] | None:
+        """Of the features that a row is read at, beside its outcome; None: all."""
+        return None
 
     @property
     def alone(self) -> tuple[str, ...]:

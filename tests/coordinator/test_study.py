@@ -378,6 +378,8 @@ def test_a_crude_model_takes_the_columns_that_are_chosen(clinics: Hospitals) -> 
         f"Columns of your rows that it takes, beside the outcome ({', '.join(STAYS.label.names)})"
     )
     assert foreseen(found.plans[0], owner) == (f"{words}: age",)
+    curves = deployed.survival(folder_of(clinics, False))[1]
+    assert foreseen(curves.opened.plan, owner) == (f"{words}: none",)
     counts = sm.GLM(rows.months, sm.add_constant(rows[["age"]])).fit()
     model = deployed.glm(
         folder_of(clinics, False), target="months", family="gaussian", exclude=["ward"]

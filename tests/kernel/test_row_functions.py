@@ -32,6 +32,7 @@ from parties.kernel.sums.tables import Judged
 from protocols.errors import ParameterError, PolicyError
 from protocols.models.registry import MODELS
 from protocols.privacy.laws.seeded import SeededRandomness
+from protocols.statistics.study import objectives
 
 NORM, D = 1.5, 3
 JUDGED: dict[str, Any] = {"bins": 8, "width": 0.5, "centre": 0.0, "row_norm": NORM}
@@ -220,6 +221,36 @@ def test_two_rows_are_no_further_apart_than_stated(
         bounds = scale * function.most(query), scale * function.moves(query)
         found = max(map(np.linalg.norm, parts)), np.linalg.norm(parts[0] - parts[1])
         assert all(f <= b * (1 + 1e-6) for f, b in zip(found, bounds, strict=True))
+
+
+OF_STUDIES = {
+    pkgutil.resolve_name(name): objective
+    for name in LATE.values()
+    for objective in vars(objectives).values()
+    if getattr(objective, "kind", "") == pkgutil.resolve_name(name).kind
+}
+
+
+@pytest.mark.parametrize("function", [f for f in ALL if type(f) in OF_STUDIES], ids=repr)
+def test_an_owner_is_told_of_every_column_that_a_study_reads(function: RowFunction) -> None:
+    """What stands in any other column moves no sum; what stands in these moves one."""
+    own = OF_STUDIES[type(function)]
+    given_fields = {"adds": function, "exact": True, "epsilon_in_all": 1.0}
+    named = {field.name for field in fields(own)}
+    places = own(**{k: v for k, v in given_fields.items() if k in named}).places
+    rows = [row_of(function, values, 1, 0.5) for values in ([0.4, 0.2, 0.5], [-0.4, 0.7, 0.1])]
+
+    def added(**changed: Any) -> Any:
+        x = np.vstack([each.x for each in rows])
+        for place, value in changed.items():
+            x[:, int(place[1:])] = value
+        y = np.concatenate([each.y for each in rows])
+        return function.exact_sum(x, y, "a").values
+
+    moving = {
+        k for k in range(D) for v in (0.0, 1.0, 0.3) if (added(**{f"x{k}": v}) != added()).any()
+    }
+    assert moving == {place for place in places if place < D}
 
 
 def test_a_sheet_brings_no_code() -> None:
