@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 from ciphercohort.after.judged import ALL, HELD_OUT, Evaluation, judged
 from ciphercohort.after.judging import check_noise, objective, objective_at
@@ -19,6 +18,7 @@ from ciphercohort.deploy.deployed import (
 )
 from ciphercohort.job.config import DEFAULT_DELTA
 from ciphercohort.job.figures import figures_of
+from ciphercohort.results.documents import compare
 from ciphercohort.results.predict import ReleasedModel
 from ciphercohort.results.result import encoding_of
 from coordinator.deployment import OUTCOME
@@ -166,18 +166,9 @@ def _check_plan(plan: GradientPlan, schema: Schema, model: ReleasedModel) -> Non
         held_out=plan.held_out,
         of_training=plan.of_training,
     )
-    if not _equal_documents(due.to_dict(), plan.to_dict()):
+    pair = plan.to_dict(), due.to_dict()
+    if others := [*compare("what was agreed", "plan", *pair, tolerance=ROUNDING)]:
         raise ParameterError(
-            f"session {plan.session!r} agreed on another plan than an evaluation of this model has"
+            f"session {plan.session!r} agreed on another plan than an evaluation of this model "
+            f"has: {others[0]}"
         )
-
-
-def _equal_documents(one: Any, other: Any) -> bool:
-    """Whether documents have the same fields, up to rounding of numbers."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_equal_documents(one[k], other[k]) for k in one)
-    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        return len(one) == len(other) and all(map(_equal_documents, one, other))
-    if isinstance(one, float) and isinstance(other, float):
-        return math.isclose(one, other, rel_tol=ROUNDING)
-    return bool(one == other)

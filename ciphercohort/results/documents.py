@@ -157,27 +157,28 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def compare(file: str, field: str, found: Any, expected: Any) -> Iterator[str]:
-    """Mismatches of two JSON values; floats may differ by rounding."""
+def compare(
+    file: str, field: str, found: Any, expected: Any, tolerance: float = TOLERANCE
+) -> Iterator[str]:
+    """Mismatches of two JSON values; floats may differ by rounding, up to a relative tolerance."""
     if isinstance(expected, Mapping) and isinstance(found, Mapping):
         for key in dict.fromkeys([*expected, *found]):
-            yield from compare(
-                file, f"{field}.{key}", found.get(key, ABSENT), expected.get(key, ABSENT)
-            )
+            pair = found.get(key, ABSENT), expected.get(key, ABSENT)
+            yield from compare(file, f"{field}.{key}", *pair, tolerance)
     elif isinstance(expected, (list, tuple)) and isinstance(found, (list, tuple)):
         if len(found) != len(expected):
             yield f"{file}, field {field}: found {len(found)} entries, expected {len(expected)}"
         for k, pair in enumerate(zip(found, expected, strict=False)):
-            yield from compare(file, f"{field}[{k}]", *pair)
-    elif not _equal(found, expected):
+            yield from compare(file, f"{field}[{k}]", *pair, tolerance)
+    elif not _equal(found, expected, tolerance):
         yield f"{file}, field {field}: found {found!r}, expected {expected!r}"
 
 
-def _equal(found: Any, expected: Any) -> bool:
+def _equal(found: Any, expected: Any, tolerance: float) -> bool:
     if isinstance(expected, float) and not math.isfinite(expected):
         return found is None  # JSON has no such numbers
     if isinstance(expected, bool) or not isinstance(expected, (int, float)):
         return bool(found == expected and type(found) is type(expected))
     if isinstance(found, bool) or not isinstance(found, (int, float)):
         return False
-    return math.isclose(found, expected, rel_tol=TOLERANCE)
+    return math.isclose(found, expected, rel_tol=tolerance)

@@ -156,7 +156,7 @@ class ChosenColumns:
 
 @dataclass(frozen=True, kw_only=True)
 class DryRun:
-    """Of a deployment."""
+    """Whether a deployment's command asks nobody."""
 
     dry_run: bool = option(False, "Check options, say what the first sum needs, and ask nobody.")
 

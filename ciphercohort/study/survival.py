@@ -356,7 +356,7 @@ def survival_by(sums: SumSeries, asked: CurveOptions) -> Survival:
             "time: --grid makes it finer"
         )
     few = [name for name, curve in curves.items() if not curve.known]
-    if few:  # the test would tell of rows whose curves are not shown
+    if few and len(curves) > 1:  # the test would tell of rows whose curves are not shown
         notes.append(f"no log-rank test, for fewer than {least} rows: {', '.join(few)}")
     compares = noise.log_rank if private else log_rank
     test = compares([*curves.values()]) if len(curves) > 1 and not few else None

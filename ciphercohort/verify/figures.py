@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import Any
@@ -32,6 +30,7 @@ from ciphercohort.verify.messages import bytes_per_party
 from parties.reader.schema import Schema
 from parties.reader.table import Table, read_table
 from protocols.errors import CohortError
+from protocols.exchange.documents import canonical_digest
 from protocols.plan.published import published
 from protocols.plan.run_plan import RunPlan
 from protocols.privacy.search.rescale import Scaling
@@ -65,8 +64,7 @@ def recorded_heads(files: Files) -> dict[str, str]:
 def plan_digest_problems(files: Files) -> Iterator[str]:
     """SHA-256 of the canonical JSON, as RunPlan.digest, from the file as it is."""
     plan = {k: v for k, v in files[PLAN].items() if k != "digest"}
-    text = json.dumps(plan, sort_keys=True, separators=(",", ":"))
-    digest = hashlib.sha256(text.encode()).hexdigest()
+    digest = canonical_digest(plan)
     yield from compare(PLAN, "digest", files[PLAN].get("digest"), digest)
     yield from compare(MODEL, "plan", files[MODEL].get("plan"), digest)
 

@@ -196,10 +196,8 @@ def _unchecked(session: Session, due: Mapping[str, str], at_centre: bool) -> Ite
         fields[INFERENCE] = {*fields.get(INFERENCE, ()), SAME_ROWS}
     for name in {*STUDIES, INFERENCE} & due.keys():
         several = len(read_file(folder / name).get("sessions", ())) > 1
-        is_tied = SAME_ROWS in fields.get(name, ())
-        fields[name] = {*fields.get(name, ())} | (
-            {ONE_SERIES} if several and not is_tied else set()
-        )
+        if several and SAME_ROWS not in fields.get(name, ()):
+            fields[name] = {*fields.get(name, ()), ONE_SERIES}
     for name, rest in fields.items():
         if rest:
             yield f"{name} ({', '.join(sorted(rest))})"

@@ -41,7 +41,7 @@ class EvaluationObjective(OneSum):
     def __post_init__(self) -> None:
         _ = self.row_function
         if self.centre and (self.several or self.numeric):
-            raise ParameterError(f"centre={self.centre}: {self.model} has no threshold: it is 0")
+            raise ParameterError(f"centre={self.centre}: {self.model} has no threshold, leave it 0")
 
     @property
     def row_function(self) -> Judged:

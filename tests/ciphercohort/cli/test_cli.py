@@ -370,7 +370,11 @@ def test_progress_without_a_terminal_says_what_is_left_but_not_too_often() -> No
     assert lines[0] == "[  14.0 s] 2 of 10 iterations done, about 56.0 s left"
     assert [int(line.split("]")[1].split()[0]) for line in lines] == [2, 4, 6, 8]
     assert lines[-1].endswith("about 14.0 s left")
-    assert Reporter(console, unit="steps").unit == "steps"
+    replayed = Reporter(console, clock=lambda: now[0], unit="steps")
+    replayed(Event("phase", "verify"))
+    now[0] += 70.0
+    replayed(Event("progress", "verify", 1, 9))
+    assert "1 of 9 steps done" in text.getvalue()
     # Long runs speak once in a tenth of what is left.
     text.truncate(0)
     reporter(Event("phase", "train"))

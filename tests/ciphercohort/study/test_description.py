@@ -348,7 +348,7 @@ def test_what_cannot_be_described_is_refused(schema: Path, tmp_path: Path) -> No
     for by, words in (("age", "no column with categories"), ("wart", "is not a column")):
         with pytest.raises((ParameterError, SchemaError), match=words):
             describe(rows, by=by, schema=schema, split="by:site")
-    with pytest.raises(ParameterError, match="strangers|not among"):
+    with pytest.raises(ParameterError, match="not among"):
         describe(rows, schema=schema, split="by:site", sites=("d",))
     (tmp_path / "mine").write_text("")
     with pytest.raises(ParameterError, match="something else"):

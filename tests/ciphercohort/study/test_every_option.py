@@ -194,18 +194,18 @@ COLLUDERS: Cases = {
     ALL: (wrong("--colluders -1", "colluders"),),
 }
 SIMULATIONS: dict[str, Cases] = {
-    "data": {ALL: (does("", same), wrong("--data {folder}/none.csv", "none.csv"))},
+    "data": {ALL: (does("", same), wrong("--data {folder}/quince.csv", "quince.csv"))},
     "schema": {
         ALL: (
             does(
                 "{schema}",
                 lambda new, old: new.plans[0].schema["digest"] != old.plans[0].schema["digest"],
             ),
-            wrong("--schema {folder}/none.json", "none.json"),
+            wrong("--schema {folder}/quince.json", "quince.json"),
         )
     },
-    "exclude": {ALL: (does("--exclude sex", fewer), wrong("--exclude none", "none"))},
-    "include": {ALL: (does("--include age,sex", fewer), wrong("--include sex,none", "none"))},
+    "exclude": {ALL: (does("--exclude sex", fewer), wrong("--exclude quince", "quince"))},
+    "include": {ALL: (does("--include age,sex", fewer), wrong("--include sex,quince", "quince"))},
     "reference": {
         ("describe",): (
             does(
@@ -222,7 +222,7 @@ SIMULATIONS: dict[str, Cases] = {
             ),
         ),
         FITS: (does("--reference arm=b", lambda new, old: "arm=a" in new.names),),
-        ALL: (wrong("--reference arm=none", "reference"),),
+        ALL: (wrong("--reference arm=quince", "reference"),),
     },
     "parties": {
         ALL: (
@@ -233,7 +233,7 @@ SIMULATIONS: dict[str, Cases] = {
     "split": {
         ALL: (
             does("--split even", lambda new, old: len(new.plans[0].members) == 3),
-            *(wrong(f"--split {s}", "split|none") for s in ("by:none", "odd", "dirichlet:-1")),
+            *(wrong(f"--split {s}", "split|quince") for s in ("by:quince", "odd", "dirichlet:-1")),
         )
     },
     "ledger": {
@@ -283,7 +283,7 @@ ASKED: dict[str, Cases] = {
                 "--sites p",
                 lambda new, old: {"p"} < {*new.found["sites"]} and not old.found["sites"],
             ),
-            wrong("--sites none", "none"),
+            wrong("--sites quince", "quince"),
         )
     },
     "bins": {
@@ -361,13 +361,13 @@ ASKED: dict[str, Cases] = {
                 "--target falls --family poisson",
                 lambda new, old: new.found["inference_about"]["target"] == "falls",
             ),
-            wrong("--target none", "none"),
+            wrong("--target quince", "quince"),
         )
     },
     "family": {
         ("glm",): (
             does("--family gaussian", lambda new, old: new.adds.family == "gaussian"),
-            wrong("--family none", "family"),
+            wrong("--family quince", "family"),
         )
     },
     "link": {
@@ -384,7 +384,7 @@ ASKED: dict[str, Cases] = {
                     new.found["inference_about"]["weight"] == "w" and bool(new.adds.weight)
                 ),
             ),
-            wrong("--weight none", "none"),
+            wrong("--weight quince", "quince"),
         )
     },
     "offset": {
@@ -395,7 +395,7 @@ ASKED: dict[str, Cases] = {
                     new.found["inference_about"]["offset"] == "off" and bool(new.adds.offset)
                 ),
             ),
-            wrong("--offset none", "none"),
+            wrong("--offset quince", "quince"),
         )
     },
     "alpha": {
@@ -425,19 +425,19 @@ ASKED: dict[str, Cases] = {
     "time": {
         ("curves", "cox"): (
             does("--time entry", lambda new, old: not same(new, old)),
-            wrong("--time none", "none"),
+            wrong("--time quince", "quince"),
         )
     },
     "event": {
         ("curves", "cox"): (
             does("--event alive", lambda new, old: not same(new, old)),
-            wrong("--event none", "none"),
+            wrong("--event quince", "quince"),
         )
     },
     "entry": {
         ("curves", "cox"): (
             does("--entry entry", lambda new, old: new.adds.late and not old.adds.late),
-            wrong("--entry none", "none"),
+            wrong("--entry quince", "quince"),
         )
     },
 }
@@ -445,14 +445,14 @@ DEPLOYMENTS: dict[str, Cases] = {
     "include": {
         ("describe",): (
             does("--include age", lambda new, old: len(new.adds.columns) == 1),
-            wrong("--include none", "none"),
+            wrong("--include quince", "quince"),
         ),
         FITS: (
             does(
                 "--include age",
                 lambda new, old: {*new.names} == {"age"} | ({*old.names} & {"intercept"}),
             ),
-            wrong("--include none", "none"),
+            wrong("--include quince", "quince"),
         ),
         ("curves",): (wrong("--include age", "curves have none"),),
     },
@@ -461,11 +461,11 @@ DEPLOYMENTS: dict[str, Cases] = {
             does(
                 "--exclude sex", lambda new, old: len(new.adds.columns) == len(old.adds.columns) - 1
             ),
-            wrong("--exclude none", "none"),
+            wrong("--exclude quince", "quince"),
         ),
         FITS: (
             does("--exclude sex", lambda new, old: {*old.names} - {*new.names} == {"sex=m"}),
-            wrong("--exclude none", "none"),
+            wrong("--exclude quince", "quince"),
         ),
         ("curves",): (wrong("--exclude age", "curves have none"),),
     },
@@ -473,7 +473,7 @@ DEPLOYMENTS: dict[str, Cases] = {
         ALL: (does("--dry-run", lambda new, old: not new.plans and new.found["rows"] == 4 * ROWS),)
     },
     # What goes on with a session: `tests.coordinator.test_any_session`.
-    "session": {ALL: (wrong("--session none", "none"),)},
+    "session": {ALL: (wrong("--session quince", "quince"),)},
 }
 TABLES = {SIMULATED: SIMULATIONS | ASKED, DEPLOYED: ASKED | DEPLOYMENTS}
 

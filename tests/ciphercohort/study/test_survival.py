@@ -293,15 +293,13 @@ def test_baseline_and_adjusted_curves_begin_where_ten_are_at_risk(strata: str | 
 
 def test_adjusted_curves_are_means_over_rows() -> None:
     found, _ = fitted(False, False)
-    rows, x = table(), design(table(), sex=True)
-    scores = x.to_numpy() @ found.coef
+    x = design(table(), sex=True)
     at_means = found.hazard[ALL] * math.exp(-float(found.means @ found.coef))
     for level in ("a", "b", "c"):
         own = x.assign(**{"arm=b": float(level == "b"), "arm=c": float(level == "c")})
         risk = np.exp(own.to_numpy() @ found.coef)
         due = np.exp(-np.outer(risk, at_means)).mean(axis=0)
         np.testing.assert_allclose(found.adjusted[level], due, atol=1e-5)
-    assert np.isfinite(scores).all() and len(rows) == ROWS
     np.testing.assert_allclose(found.means, x.mean(), rtol=1e-6)
 
 
@@ -505,6 +503,7 @@ def test_all_figures_of_a_begin_are_those_of_the_rows_that_lived_to_it(
         for mark, count in told["curves"][row["group"]]["at_risk"].items():
             assert count in (None, (own.months > float(mark)).sum())
             assert count is None or float(mark) >= (begin or 0)
+        assert {*told["curves"][row["group"]]["at_risk"].values()} != {None}
 
 
 def test_with_noise_groups_are_compared_where_all_have_a_curve() -> None:
@@ -848,7 +847,7 @@ def test_noise_that_drowns_everything_is_said_before_a_figure() -> None:
 
 def test_with_epsilon_no_document_tells_of_a_row(tmp_path: Path) -> None:
     """One person beyond a range is in none, and ranges that were read off the rows are said."""
-    rows = table()
+    rows = table().copy()
     named = asked(late=False, epsilon=1.0)
     assert any("schema: inferred" in note for note in survival(rows, **named).notes)
     age = NumericColumn("age", 30.0, 90.0)
@@ -856,11 +855,8 @@ def test_with_epsilon_no_document_tells_of_a_row(tmp_path: Path) -> None:
     schema = tmp_path / "schema.json"
     Schema(columns=(age,), label=Targets(columns=ends), scaling="range").save(schema)
     rows.loc[0, "age"] = 95.0
-    try:
-        for make, own in ((survival, named), (describe, {"split": "by:site", "epsilon": 1.0})):
-            assert not make(rows, **own, schema=schema).notes  # type: ignore[operator]
-    finally:
-        table.cache_clear()
+    for make, own in ((survival, named), (describe, {"split": "by:site", "epsilon": 1.0})):
+        assert not make(rows, **own, schema=schema).notes  # type: ignore[operator]
 
 
 # -- hazards with epsilon --------------------------------------------------------------------------
@@ -903,8 +899,7 @@ def test_hazards_with_epsilon_are_near_those_without(late: bool) -> None:
     spent = [event.mu for each in found.mechanisms for event in each.events]  # type: ignore[union-attr]
     assert len(spent) == len(found.plans) == 7
     assert gaussian_epsilon(spent, delta=1e-5) <= 8 * (1 + 1e-6)
-    for words in (f"{found.tables()[0].text()}", json.dumps(told)):
-        assert "of it noise" in words or "privacy_share" in words
+    assert "of it noise" in found.tables()[0].text() and "privacy_share" in json.dumps(told)
     assert {name for name, _ in found.documents()} >= {"report.html"}
 
 
