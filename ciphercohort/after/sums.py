@@ -136,11 +136,8 @@ class SumSeries(ABC):
             ParameterError, PrivacyError: no such plan.
         """
         plan = plan_sum(self.figures, self.wanted, task, mu)
-        if self.done:
-            place: dict[str, Any] = {"of_series": self.done[0].plan.digest()}
-        else:
-            place = {"asked": self.asked}
-        plan = replace(plan, of_training=self.of_training, **place)
+        first = self.done[0].plan.digest() if self.done else ""
+        plan = replace(plan, of_training=self.of_training, of_series=first)
         if plan.privacy:
             Mechanism.from_plan(plan, self.schema.norm_bound).require()
         return plan
@@ -151,7 +148,10 @@ class SumSeries(ABC):
         Raises:
             CohortError: it is refused, or aborted.
         """
-        plan, values, head = self.ran(self.plan(task, mu))
+        plan = self.plan(task, mu)
+        if not self.done:
+            plan = replace(plan, asked=self.asked)
+        plan, values, head = self.ran(plan)
         opened = Opened(
             plan=plan,
             values=values,

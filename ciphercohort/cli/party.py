@@ -433,7 +433,8 @@ def results(folder: Folder, debug: options.Debug = False) -> None:
             series.setdefault(party.series(each), []).append(each)
         for first, *others in series.values():
             more = f"; {count(len(others) + 1, 'sum')}, the last is {others[-1]}" if others else ""
-            typer.echo(f"{first}  {party.purpose(first)}{more}")
+            purposes = dict.fromkeys(party.purpose(each) for each in (first, *others))
+            typer.echo(f"{first}  {'; '.join(purposes)}{more}")
         if sums:
             typer.echo(
                 "Of sums the centre has the documents. What you were told of each: cohort verify "

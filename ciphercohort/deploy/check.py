@@ -17,6 +17,7 @@ from coordinator.settings import SCHEMA, Settings
 from parties.reader.look import told
 from parties.reader.schema import Schema
 from parties.reader.views import missing_schema
+from protocols.privacy.calibrate.figures import Wanted
 from protocols.statistics.evaluation.figures import LEAST
 from protocols.sums.missing_cells import MissingObjective
 
@@ -46,6 +47,12 @@ def missing_by(sums: SumSeries, least: int = LEAST) -> dict[str, Any]:
     }
 
 
+def asked_for(wanted: Wanted) -> dict[str, Any]:
+    """Of a count of missing cells, as its plan states it."""
+    promise = {name: getattr(wanted, name) for name in ("epsilon", "delta", "colluders")}
+    return {"study": "check", "options": {}, "columns": [], **promise}
+
+
 def check_deployed(
     settings: Settings,
     drive: Drive,
@@ -61,7 +68,8 @@ def check_deployed(
         ParameterError: the schema fills nothing in. ProtocolError: the sum was aborted.
     """
     own = missing_schema(Schema.load(settings.folder / SCHEMA))
-    sums = DeployedSums.of(settings, drive, own, sums_wanted(epsilon, delta, colluders), first)
+    wanted = sums_wanted(epsilon, delta, colluders)
+    sums = DeployedSums.of(settings, drive, own, wanted, first, asked=asked_for(wanted))
     found = missing_by(sums)
     path = settings.session_folder(sums.sessions[0]) / MISSING
     write_text(path, to_json(found))

@@ -23,7 +23,6 @@ from ciphercohort.deploy.deployed import Session, trained_release, training_plan
 from ciphercohort.deploy.evaluation import evaluated
 from ciphercohort.deploy.inference import DeployedSums, table_document
 from ciphercohort.deploy.results import at_maximum, kept_sums, sessions_of
-from ciphercohort.job.config import DEFAULT_DELTA
 from ciphercohort.job.layout import (
     CERTIFICATE,
     EVALUATION,
@@ -316,12 +315,11 @@ def of_another_release(report: Path, expected: str) -> bool:
 
 def _series(settings: Settings, session: Session, schema: Schema) -> DeployedSums:
     """Sums that began with this session, as they were opened."""
-    plan, privacy = session.plan, session.plan.privacy
-    asked = (None, DEFAULT_DELTA, 0)
-    if privacy is not None:
-        asked = privacy.epsilon, privacy.delta, privacy.colluders
-    wanted = sums_wanted(*asked)
-    return DeployedSums.of(settings, None, schema, wanted, plan.session, plan.held_out)
+    plan = session.plan
+    if not plan.asked:
+        raise ParameterError("its plan says not what was asked: verify it by the release it is of")
+    wanted = sums_wanted(*(plan.asked[name] for name in ("epsilon", "delta", "colluders")))
+    return DeployedSums.of(settings, None, schema, wanted, plan.session, asked=plan.asked)
 
 
 def _inference(settings: Settings, session: Session) -> Rewritten:

@@ -166,6 +166,10 @@ class Views:
     ) -> None:
         self._shard, self._ranges, self._empty, self._coins = shard, ranges, empty, coins
 
+    def trained(self) -> str:
+        """Digest of the rows as for training, which coins are of."""
+        return self._shard.fingerprint()
+
     def fingerprint(self) -> str:
         """SHA-256 of all that sums of these rows are over: of the ranges and of what was empty too.
 

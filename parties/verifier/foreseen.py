@@ -6,7 +6,7 @@ Before anybody is asked.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from parties.policy import Reason, ToldError, told
@@ -18,9 +18,13 @@ from protocols.privacy.loss.accounting import GaussianEvent
 from protocols.words import count
 
 if TYPE_CHECKING:
+    from parties.reader.schema import Schema
     from protocols.privacy.certificates.mechanism import Mechanism
 
 log = logging.getLogger(__name__)
+
+BEFORE = {"training": "of_training", "series": "of_series", "second moment": "moment_plan"}
+"""Fields of plans that name one whose rows theirs are."""
 
 
 def foreseen(plan: RunPlan, owner: Any) -> tuple[str, ...]:
@@ -49,22 +53,40 @@ def _of_columns(plan: RunPlan, owner: Any) -> Iterator[str]:
         return names[place] if k < -1 else outcome[min(max(k, 0), len(outcome) - 1)]
 
     taken = dict.fromkeys(map(named, sorted(places)))
+    drawn = _drawn_by(view, taken)
+    if drawn:
+        yield f"Missing cells of these are drawn from models, which read: {', '.join(drawn)}"
     beside = "" if plan.task.several is None else f", beside the outcome ({', '.join(outcome)})"  # type: ignore[attr-defined]
     yield f"Columns of your rows that it takes{beside}: {', '.join(taken) or 'none'}"
 
 
+def _drawn_by(view: Schema, taken: Mapping[str, Any]) -> list[str]:
+    """Columns that models of the missing cells of others read, and so on, in the view's order."""
+    if view.imputation is None or not view.imputation.draw:
+        return []
+    column_of = {name: column.name for column in view.columns for name in column.features}
+    column_of |= {name: name for name in view.label.names}
+    found, read = {*taken}, set[str]()
+    while found:
+        read |= found
+        terms = (m.terms for m in view.imputation.models if column_of[m.feature] in found)
+        found = {column_of[term] for each in terms for term in each} - read
+    is_drawn = any(column_of[model.feature] in taken for model in view.imputation.models)
+    return [name for name in dict.fromkeys(column_of.values()) if name in read] if is_drawn else []
+
+
 def _of_rows(plan: RunPlan, owner: Any) -> Iterator[str]:
-    """Of the training that it is of, and of the first sum of its series."""
-    for what, field in (("training", "of_training"), ("series", "of_series")):
+    """Of whatever it is to be of the same rows as; an evaluation may be of all rows, new ones."""
+    for what, field in BEFORE.items():
         before = getattr(plan, field, "")
         if not before:
             continue
         same = owner.had_these_rows(before)
-        if same is False and not plan.judges:
+        if same is False and not (plan.judges and plan.held_out is None):
             log.warning(
-                "%s refuses a sum of the %s by plan %s: the rows, their order or their schema "
-                "have changed since, or their seal is lost, so that its table could be of other "
-                "rows; begin the %s again, or restart the agent with both as they were",
+                "%s refuses what follows the %s by plan %s: the rows, their order or their schema "
+                "have changed since, or their seal is lost, so that it could be of other rows; "
+                "begin the %s again, or restart the agent with both as they were",
                 owner.name,
                 what,
                 before[:16],
@@ -114,9 +136,11 @@ def _announced(plan: RunPlan, cost: Mechanism) -> tuple[str, GaussianEvent] | No
     if privacy is None or in_all is None or not in_all > privacy.epsilon:
         return None
     kind = getattr(plan, "objective", {}).get("kind")
-    if kind == "second-moment":
-        mu = mu_for_epsilon(epsilon=in_all, delta=privacy.delta)
-        return "the training", GaussianEvent(noise_multiplier=1 / mu, count=1)
+    asked = getattr(plan, "asked", {})
+    if kind == "second-moment" or asked:
+        what = "the sums after it" if asked else "the training"
+        mu = mu_for_epsilon(epsilon=in_all, delta=asked.get("delta", privacy.delta))
+        return what, GaussianEvent(noise_multiplier=1 / mu, count=1)
     if kind != "information":
         return None
     from protocols.statistics.inference.budget import series_left  # where that room is

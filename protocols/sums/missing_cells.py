@@ -25,6 +25,7 @@ class MissingObjective(OneSum):
 
     kind = "missing-cells"
     statistic = "counts of missing cells"
+    begins = ("check",)
     released = "how many cells of each column are empty, over all parties together"
     view = EMPTY_VIEW
     several = None

@@ -9,14 +9,14 @@ contributes is in `objectives`. Error of an aggregate: `AggregateParameters.erro
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,8 +27,8 @@ from protocols.aggregate.coordinator_cipher import CoordinatorCipher
 from protocols.aggregate.setup import SumsHalf
 from protocols.aggregate.wire import pack, sum_messages
 from protocols.errors import MessageError, ParameterError
+from protocols.exchange.documents import Checked, Text, read
 from protocols.exchange.messages import Body, Exchange, to_everyone
-from protocols.exchange.serialise import to_plain
 from protocols.models.registry import MODELS, model_named
 from protocols.names import SECURE_AGGREGATION, check_colluders_of_sums
 from protocols.plan.protocol import Request
@@ -50,9 +50,44 @@ from protocols.updates.registry import rounds_of, rule_from_dict
 from protocols.updates.update import Update
 
 Vector = NDArray[np.float64]
-MOST_ASKED = 1 << 16
 ROUNDING_OF_SUM = 1e-3
 """Of epsilon, that a second moment leaves of what it announces where nothing follows with noise."""
+
+
+Name = Annotated[str, msgspec.Meta(pattern="^[a-z_]{1,40}$")]
+
+
+class Asked(Checked, frozen=True):
+    """What a study was asked for; columns: those that it takes, empty: all; see `Wanted`."""
+
+    study: Name
+    options: dict[Name, bool | int | float | str | list[Text] | None]
+    columns: list[Text]
+    epsilon: float | None
+    delta: float
+    colluders: int
+
+
+def _check_asked(plan: GradientPlan) -> None:
+    """It is of the sum, and of its promise or of a larger one that all of its series have."""
+    asked = read(plan.asked, Asked, "asked")
+    own, studies = plan.privacy, getattr(plan.task, "begins", ())
+    if plan.of_series:
+        raise ParameterError("asked and of_series: the first sum of a series states what for")
+    if asked.study not in studies:
+        raise ParameterError(
+            f"asked: {plan.statistic or 'a training'} begins {' or '.join(studies) or 'no study'}, "
+            f"not {asked.study}"
+        )
+    if (own is None) != (asked.epsilon is None):
+        raise ParameterError("asked: its epsilon and the privacy of the sum go together")
+    if own and not (
+        asked.epsilon * (1 + ROUNDING_OF_SUM) >= own.epsilon and asked.colluders == own.colluders
+    ):
+        raise ParameterError(
+            f"asked: epsilon={asked.epsilon:g} with colluders={asked.colluders} is not the promise "
+            "of the sum"
+        )
 
 
 def check_sums(plan: GradientPlan) -> None:
@@ -65,10 +100,8 @@ def check_sums(plan: GradientPlan) -> None:
     for name in ("of_training", "of_series"):
         if (stated := getattr(plan, name)) and not re.fullmatch("[0-9a-f]{64}", stated):
             raise ParameterError(f"{name}={stated[:80]!r} is no digest of a plan")
-    if plan.asked and plan.of_series:
-        raise ParameterError("asked and of_series: the first sum of a series states what for")
-    if (size := len(json.dumps(to_plain(plan.asked)))) > MOST_ASKED:
-        raise ParameterError(f"asked has {size} characters: at most {MOST_ASKED} are read")
+    if plan.asked:
+        _check_asked(plan)
     if plan.length < 1:
         raise ParameterError(f"length={plan.length} is below 1")
     _ = plan.noise, plan.rule
@@ -142,9 +175,13 @@ class GradientPlan(RunPlan):
 
     @property
     def epsilon_in_all(self) -> float | None:
-        """A second moment announces the training that follows, an information its like."""
-        own = self.privacy.epsilon if self.privacy else None
-        return getattr(self.task, "epsilon_in_all", own) if self.privacy else None
+        """A second moment announces the training that follows, the first of a series its sums."""
+        if self.privacy is None:
+            return None
+        task, own = self.task, self.privacy.epsilon
+        whole = self.asked["epsilon"] if self.asked else 0.0
+        whole = 0.0 if whole <= own * (1 + ROUNDING_OF_SUM) else whole
+        return max(getattr(task, "epsilon_in_all", own) or 0.0, whole)
 
     @property
     def judges(self) -> bool:

@@ -39,7 +39,7 @@ def remarks(plan: GradientPlan) -> Iterator[str]:
     if plan.of_series:
         yield f"it is of the rows of the sum by plan {plan.of_series[:16]}, the first of several"
     if plan.asked:
-        yield f"it begins a study, asked for so: {'; '.join(_asked(plan.asked))}"
+        yield f"it begins what was asked for so: {'; '.join(_asked(plan.asked))}"
     if plan.alone:
         yield f"what opens can tell of the rows of each of {', '.join(plan.alone)} alone"
 

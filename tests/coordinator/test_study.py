@@ -356,7 +356,9 @@ def test_documents_are_of_the_options_that_their_sums_were_asked_for(
         assert {each.of_series for each in plans[1:]} <= {plans[0].digest()}
         assert not plans[0].of_series and not any(each.asked for each in plans[1:])
         assert plans[0].asked == json.loads(path.read_text())["asked"]
-        (told,) = (each for each in remarks(plans[0]) if each.startswith("it begins a study"))
+        (told,) = (
+            each for each in remarks(plans[0]) if each.startswith("it begins what was asked")
+        )
         given = {k: v for k, v in plans[0].asked["options"].items() if v not in (None, "")}
         assert all(f"{name} {json.dumps(value)}" in told for name, value in given.items())
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import pkgutil
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,9 +25,10 @@ from parties.kernel.serving import _Whole
 from parties.policy import REFUSED, Policy
 from parties.reader.schema import Label, NumericColumn, Schema
 from parties.reader.views import encode_with_views
-from parties.verifier.foreseen import foreseen
+from parties.verifier.foreseen import BEFORE, foreseen
 from protocols.errors import CohortError, PolicyError
 from protocols.plan.held_out import HeldOut
+from protocols.plan.kinds import KINDS
 from protocols.privacy.laws import SystemRandomness
 from tests.parties.agents import PASSPHRASE
 from tests.support.damage import DAMAGED
@@ -69,7 +71,7 @@ def owner(folder: Path | None, frame: pd.DataFrame = FRAME, schema: Schema = SCH
 
 
 def plan(training: str = TRAINING, *, judges: bool = False) -> Any:
-    return SimpleNamespace(of_training=training, judges=judges, privacy=None)
+    return SimpleNamespace(of_training=training, judges=judges, held_out=None, privacy=None)
 
 
 @pytest.fixture
@@ -82,19 +84,52 @@ def trained(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("change", CHANGED)
-def test_a_sum_over_other_rows_than_the_first_of_its_series_is_refused(
-    change: str, trained: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("what", BEFORE)
+def test_what_follows_a_plan_over_other_rows_is_refused(
+    what: str, change: str, trained: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Also where it is of a training of which there is no record."""
-    later = SimpleNamespace(of_training="", of_series=TRAINING, judges=False, privacy=None)
-    (told,) = foreseen(later, owner(trained))  # type: ignore[arg-type]
-    assert "of the rows that you have now" in told
-    for training in ("", "ef" * 32):
-        later.of_training = training
+    """Before anything is booked; also where there is no record of another plan that it names."""
+    for unknown in (None, *{*BEFORE.values()} - {BEFORE[what]}):
+        named = {BEFORE[what]: TRAINING} | ({unknown: "ef" * 32} if unknown else {})
+        later: Any = SimpleNamespace(judges=False, held_out=None, privacy=None, **named)
+        assert any(
+            "of the rows that you have now" in told for told in foreseen(later, owner(trained))
+        )
         with pytest.raises(PolicyError) as refusal:
-            foreseen(later, owner(trained, *CHANGED[change]))  # type: ignore[arg-type]
-        assert str(refusal.value) == REFUSED and "sum of the series" in caplog.text
+            foreseen(later, owner(trained, *CHANGED[change]))
+        assert str(refusal.value) == REFUSED and f"follows the {what}" in caplog.text
         caplog.clear()
+
+
+def test_every_field_that_names_another_plan_is_held_to_its_rows() -> None:
+    kinds = [pkgutil.resolve_name(name) for name in KINDS.values()]
+    plans = {kind.plan if hasattr(kind, "plan") else kind for kind in kinds}
+    named = {field.name for plan_kind in plans for field in fields(plan_kind)}
+    assert {name for name in named if name.startswith("of_") or name.endswith("_plan")} == {
+        *BEFORE.values()
+    }
+
+
+@pytest.mark.parametrize("change", CHANGED)
+def test_rows_that_were_held_back_are_known_by_their_coins_where_no_seal_is_left(
+    change: str, tmp_path: Path, vault: Vault
+) -> None:
+    """An evaluation of them over others could only be refused after it is paid for."""
+    back = HeldOut(share=0.5, draw="d")
+    judging: Any = SimpleNamespace(
+        of_training=TRAINING, judges=True, held_out=replace(back, judged=True), privacy=None
+    )
+    coins = CoinBox(tmp_path / COINS, vault, SystemRandomness())
+    before = owner(tmp_path / "a")
+    coins.chosen(back, before._views._shard, TRAINING)
+    for now in (before, owner(tmp_path / "a", *CHANGED[change])):
+        now._coins = coins
+        if now._views.trained() == before._views.trained():  # beyond a clamp it is no other row
+            (told,) = foreseen(judging, now)
+            assert "of the rows that you have now" in told
+            continue
+        with pytest.raises(PolicyError, match=REFUSED):
+            foreseen(judging, now)
 
 
 @pytest.mark.parametrize("change", CHANGED)

@@ -22,10 +22,11 @@ SERIES = (
 
 
 class _Study(OneSum):
-    """adds: what a row adds."""
+    """adds: what a row adds; begins: names of the studies whose first sum it may be."""
 
     __slots__ = ()
     alone_shows: ClassVar[str]
+    begins: ClassVar[tuple[str, ...]] = ()
     adds: Any
 
     @property
@@ -60,6 +61,7 @@ class DescriptionObjective(_Study):
 
     kind = Described.kind
     statistic = "a descriptive table (Table 1)"
+    begins = ("describe",)
     released = "how often each column has which value, by group, and its mean and variance"
     view = CELLS_VIEW
     several = None
@@ -92,6 +94,7 @@ class LifetimesObjective(_Study):
 
     kind = Lifetimes.kind
     statistic = "survival by time: Kaplan-Meier curves, or the intervals of a Cox model"
+    begins = ("survival", "cox")
     released = "how many rows of each group end at which time, with and without an event"
     view = RANGES_VIEW
     alone_shows = "a time at which one row ends shows this row's"
@@ -155,6 +158,7 @@ class RiskSetsObjective(_Exact):
 
     kind = RiskSets.kind
     statistic = "a Cox model at given hazard ratios"
+    begins = ("cox",)
     released = (
         "at given hazard ratios, by time and stratum, weighted sums of the covariates and of their "
         "products"
@@ -203,6 +207,7 @@ class GeneralisedObjective(_Exact):
 
     kind = Generalised.kind
     statistic = "a generalised linear model at given coefficients"
+    begins = ("glm",)
     released = (
         "at given coefficients, score, information, deviance and products of the scores of all rows"
     )

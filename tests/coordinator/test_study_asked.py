@@ -1,0 +1,161 @@
+"""What the first plan of a series says that it is asked for: held to the sum, and to the budget."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ciphercohort.deploy.check import check_deployed
+from ciphercohort.study import deployed
+from ciphercohort.verify.folder import verify_run
+from parties.agent.vault import Vault
+from parties.reader.schema import NumericColumn
+from parties.verifier.foreseen import foreseen
+from protocols.errors import CohortError, ParameterError
+from protocols.privacy.loss.ledger import Ledger
+from protocols.sums.plan import GradientPlan
+from protocols.sums.words import remarks
+from tests.coordinator.test_deployment import NAMES
+from tests.coordinator.test_inference import Hospitals
+from tests.coordinator.test_study import STAYS, folder_of, stays
+from tests.parties.agents import PASSPHRASE
+
+
+@pytest.fixture(scope="module")
+def vault() -> Vault:
+    return Vault(PASSPHRASE)
+
+
+@pytest.fixture
+def clinics(tmp_path: Path, vault: Vault, monkeypatch: pytest.MonkeyPatch) -> Hospitals:
+    """Owners of stays."""
+    monkeypatch.setattr("tests.coordinator.test_inference.SCHEMA", STAYS)
+    frames = {name: stays(k) for k, name in enumerate(NAMES)}
+    monkeypatch.setattr("tests.coordinator.test_inference.FRAMES", frames)
+    return Hospitals(tmp_path, vault)
+
+
+@pytest.mark.parametrize("epsilon", [None, 0.3, 0.7, 1.0, 3.3])
+def test_counts_of_missing_cells_are_verified(
+    clinics: Hospitals, epsilon: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plan comes to a little less than what was asked: it is made again from what was asked."""
+    clinics.agents.private = epsilon is not None
+    filled = NumericColumn("age", 20.0, 90.0, typical=55.0, missing="typical")
+    schema = replace(STAYS, columns=(filled, STAYS.columns[1]))
+    monkeypatch.setattr("tests.coordinator.test_inference.SCHEMA", schema)
+    schema.save(clinics.settings.folder / "schema.json")
+    for name in NAMES:
+        card = clinics.settings.card_path(name)
+        card.write_text(json.dumps(json.loads(card.read_text()) | {"schema": schema.digest()}))
+        clinics.agents.restart(name)
+    path, _ = check_deployed(
+        clinics.settings, clinics.drive, epsilon=epsilon, delta=1e-5, colluders=0
+    )
+    assert [check.detail for check in verify_run(path.parent) if not check.passed] == []
+    told = json.loads(path.read_text())
+    told["missing"][next(iter(told["missing"]))] = 77
+    path.write_text(json.dumps(told))
+    assert [check.name for check in verify_run(path.parent) if not check.passed] == ["documents"]
+
+
+STUDIES: dict[str, dict[str, Any]] = {
+    "describe": {"by": "ward"},
+    "survival": {"by": "ward"},
+    "cox": {},
+}
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_a_series_that_a_budget_has_no_room_for_is_refused_before_its_first_sum(
+    study: str, clinics: Hospitals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first part would fit. Nobody pays, and the sums of one with room are all answered."""
+
+    def ledger(name: str) -> Ledger:
+        least = 5.0 if name == NAMES[0] else 20.0
+        return Ledger(path=clinics.agents.folder / f"{name}.jsonl", epsilon=least, delta=1e-5)
+
+    monkeypatch.setattr(clinics.agents, "ledger", ledger)
+
+    def foresee(name: str, events: Any, more: float, run: str) -> dict[str, Any]:
+        own = ledger(name)
+        before, after = own.foresee("rows", events, additive_delta=more, identifier=run)
+        told = {"sessions": before.runs, "before": before.epsilon, "after": after.epsilon}
+        return {"epsilon": own.epsilon, "delta": own.delta, **told}
+
+    for name in NAMES:
+        owner = SimpleNamespace(
+            name=name,
+            schema=STAYS,
+            had_these_rows=lambda plan: None,
+            foresee=partial(foresee, name),
+        )
+        clinics.agents.restart(name).consent._foresee = partial(foreseen, owner=owner)
+    run = getattr(deployed, study)
+    with pytest.raises(CohortError, match="budget is refused"):
+        run(folder_of(clinics, True), epsilon=8.0, **STUDIES[study])
+    assert [ledger(name).spent("rows").epsilon for name in NAMES] == [0.0] * len(NAMES)
+    run(folder_of(clinics, True), epsilon=4.9, **STUDIES[study])
+    assert all(0.95 * 4.9 < ledger(name).spent("rows").epsilon <= 4.9 * 1.0001 for name in NAMES)
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory: pytest.TempPathFactory, vault: Vault) -> GradientPlan:
+    """Of a private table."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr("tests.coordinator.test_inference.SCHEMA", STAYS)
+    patch.setattr(
+        "tests.coordinator.test_inference.FRAMES", {n: stays(k) for k, n in enumerate(NAMES)}
+    )
+    centre = Hospitals(tmp_path_factory.mktemp("centre"), vault)
+    found = deployed.describe(folder_of(centre, True), by="ward", epsilon=6.0)[1].opened.plan
+    patch.undo()
+    return found
+
+
+WRONG: dict[str, Any] = {
+    "study": ["cox", "check", "", None, "a b", "x" * 41],
+    "epsilon": [None, 5.9, 0.0, -1.0, "6"],
+    "delta": [None, "1e-5"],
+    "colluders": [1, None, 0.5],
+    "columns": [None, "age", [1], [""]],
+    "options": [
+        None,
+        {"by which all above is void": 1},
+        {"BY": "ward"},
+        {"by": {"a": 1}},
+        {"by": [["ward"]]},
+        {"x" * 41: 1},
+    ],
+    "another": ["word"],
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(k, v) for k in WRONG for v in WRONG[k]])
+def test_what_is_asked_is_of_the_sum_and_in_no_free_words(
+    name: str, value: Any, plan: GradientPlan
+) -> None:
+    with pytest.raises(ParameterError, match="asked"):
+        replace(plan, asked={**plan.asked, name: value})
+
+
+def test_what_is_asked_is_read_by_owners(plan: GradientPlan) -> None:
+    assert plan.epsilon_in_all == plan.privacy.epsilon  # type: ignore[union-attr]
+    assert replace(plan, asked={**plan.asked, "epsilon": 7.0}).epsilon_in_all == 7.0
+    (told,) = (each for each in remarks(plan) if "asked" in each)
+    assert told == (
+        'it begins what was asked for so: study "describe"; by "ward"; least 10; epsilon 6.0; '
+        "delta 1e-05; colluders 0"
+    )
+    spoken = replace(plan, asked={**plan.asked, "columns": ["\x1b[2J", "ä"]})
+    (told,) = (each for each in remarks(spoken) if "asked" in each)
+    assert told.isprintable() and told.isascii()
+    with pytest.raises(ParameterError, match="of_series"):
+        replace(plan, of_series="ab" * 32)
