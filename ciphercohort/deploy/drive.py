@@ -96,15 +96,22 @@ def let_go(settings: Settings, tell: Tell) -> None:
     Their parties have one session at a time.
 
     Raises:
-        ParameterError: of one something may be spent, so that its administrator decides.
+        ParameterError: of one something may be spent, so that its administrator decides; or one
+            goes on, whoever asked for it.
     """
     now = datetime.now(timezone.utc)
     oldest = now - timedelta(seconds=settings.session_seconds)
     begun = now - timedelta(seconds=FOLLOWS_SECONDS)
     for each in sessions(settings.folder / SESSIONS):
         name, phase = each["session"], each["phase"]
-        if each["state"] != INTERRUPTED:
+        if each["state"] in OVER:
             continue
+        if each["state"] != INTERRUPTED:
+            raise ParameterError(
+                f"session {name} goes on at the SuperLink, and its parties have one at a time: "
+                f"wait for it by {goes_on_by(settings, name)}, or end it: cohort coordinator abort "
+                f"{settings.folder} --session {name}"
+            )
         if not each["attempts"] and datetime.fromisoformat(each["updated"]) > begun:
             continue  # whoever made it is about to drive it
         if phase not in ("", "agree") and datetime.fromisoformat(each["updated"]) > oldest:

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ciphercohort.report.html import render
-from coordinator.status import INTERRUPTED, clock, sessions
+from coordinator.status import INTERRUPTED, OVER, clock, sessions
 from protocols.plan.protocol import PHASES
 
 REFRESH_SECONDS = 2
@@ -53,9 +53,10 @@ def status_tables(runs: Sequence[dict[str, Any]]) -> Iterator[Table | Text]:
             )
         if run["reason"]:
             yield Text(f"{run['session'][:8]} {run['state']}: {run['reason']}")
-    for run in runs[:1]:
-        for words in awaited_words(run):
+    for run in runs:
+        for words in awaited_words(run) if run["state"] not in OVER else ():
             yield Text(words, style="bold yellow")
+    for run in runs[:1]:
         rows = (
             (party_words(run, name), f"{party['rows']:,}", megabytes(party["bytes"]))
             for name, party in run["parties"].items()

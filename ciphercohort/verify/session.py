@@ -12,6 +12,7 @@ import json
 import pkgutil
 import re
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -19,10 +20,21 @@ from typing import Any
 
 from ciphercohort.after.sums import sums_wanted
 from ciphercohort.deploy.check import missing_by
-from ciphercohort.deploy.deployed import Session, trained_release, training_plans, transcript_head
+from ciphercohort.deploy.deployed import (
+    Session,
+    has_maximum,
+    trained_release,
+    training_plans,
+    transcript_head,
+)
 from ciphercohort.deploy.evaluation import evaluated
 from ciphercohort.deploy.inference import DeployedSums, table_document
-from ciphercohort.deploy.results import at_maximum, kept_sums, sessions_of
+from ciphercohort.deploy.results import (
+    DifferingSumsError,
+    at_maximum,
+    kept_sums,
+    sessions_of,
+)
 from ciphercohort.job.layout import (
     CERTIFICATE,
     EVALUATION,
@@ -234,6 +246,7 @@ def written_again(session: Session) -> Rewritten:
         CohortError: a session that it follows from is not beside it.
     """
     if not session.is_sum:
+        _check_written(session)
         return _of_training(session)
     folder, found, beside = session.folder, dict[str, str](), list[Session]()
     if not (folder / SESSION).exists():
@@ -255,6 +268,22 @@ def written_again(session: Session) -> Rewritten:
         schema = missing_schema(Schema.load(settings.folder / SCHEMA))
         found[MISSING] = to_json(missing_by(_series(settings, session, schema)))
     return found, beside
+
+
+def _check_written(session: Session) -> None:
+    """There are documents of a training, and not those before the sums that moved its model."""
+    folder, cure = session.folder, "cohort party results writes them, at the centre run --session"
+    if not (folder / MODEL).exists():
+        raise ParameterError(f"{MODEL} and what goes with it are not written yet: {cure}")
+    model = read_file(folder / MODEL)
+    if "view" in model or (folder / INFERENCE).exists() or not has_maximum(session.plan):
+        return
+    release = trained_release(session, Schema.from_dict(model["schema"]), "")
+    with suppress(DifferingSumsError):
+        if at_maximum(release, kept_sums(release, sessions_of(folder.parent))).view:
+            raise ParameterError(
+                f"{MODEL} is as trained, and sums that end at the maximum were opened since: {cure}"
+            )
 
 
 def _of_training(session: Session) -> Rewritten:

@@ -428,7 +428,8 @@ def test_a_killed_centre_lets_go_and_one_that_is_driven_does_not(
     for name in ("lock", "watched"):
         with locked(settings.session_folder(early) / name):
             assert state(early) == "running"
-            drive.let_go(settings, said.append)
+            with pytest.raises(ParameterError, match=f"goes on .*--session {early}, or end it"):
+                drive.let_go(settings, said.append)
     assert not said and state(early) == "interrupted"
     with pytest.raises(ProtocolError, match="busy with another session"):
         centre.serve(centre.begin()[0])

@@ -47,7 +47,9 @@ def owner_of(ledger: Ledger | None) -> Any:
     """What `foreseen` asks an owner."""
     held = SimpleNamespace(_ledger=ledger, _dataset="rows")
     return SimpleNamespace(
-        schema=SimpleNamespace(norm_bound=NORM), foresee=partial(Owner.foresee, held)
+        schema=SimpleNamespace(norm_bound=NORM),
+        foresee=partial(Owner.foresee, held),
+        had_these_rows=lambda plan: True,
     )
 
 
@@ -169,8 +171,8 @@ def test_a_budget_of_one_run_takes_its_two_sessions(tmp_path: Path) -> None:
 
 
 def test_without_a_ledger_it_says_so() -> None:
-    (told,) = foreseen(calibration("quadratic-gd").template, owner_of(None))
-    assert "no ledger is kept" in told
+    rows, told = foreseen(calibration("quadratic-gd").template, owner_of(None))
+    assert "Second moment" in rows and "no ledger is kept" in told
 
 
 def test_a_code_accepts_the_plan_that_was_shown_with_it_alone(tmp_path: Path) -> None:
