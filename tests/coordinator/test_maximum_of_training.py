@@ -127,6 +127,22 @@ def test_an_evaluation_says_which_model_it_is_of(trained: Centre) -> None:
     assert list(said.values()) == ["", "ranges"]
 
 
+def test_documents_that_are_not_those_due_are_named_with_their_cure(trained: Centre) -> None:
+    """Those before the sums that moved the model, and none."""
+    before = trained.documents()
+    trained.infer()
+    for name in trained.documents():
+        (trained.folder / name).unlink()
+    for name, text in before.items():
+        (trained.folder / name).write_text(text)
+    told = failed(trained.folder)["documents"]
+    assert "is as trained" in told and "cohort party results" in told
+    (trained.folder / "model.json").unlink()
+    assert "not written yet: cohort party results" in failed(trained.folder)["documents"]
+    trained.centre.run(trained.folder.name, trained.told.append)
+    assert failed(trained.folder) == {} and trained.view() == "ranges"
+
+
 def test_a_second_series_leaves_documents_as_they_are(trained: Centre) -> None:
     """No sum is opened anew; of the same rows its last digits are others, of other rows it is told.
 
