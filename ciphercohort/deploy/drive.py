@@ -275,11 +275,17 @@ def _wait_for_nodes(settings: Settings, session: str, deadline: float, tell: Tel
 
 def _patiently(deadline: float, tell: Tell, ask: Callable[[], Any]) -> Any:
     """Ask the SuperLink, again for up to two minutes while it does not answer."""
-    until = min(deadline, time.monotonic() + 120)
+    until, is_told = min(deadline, time.monotonic() + 120), False
     while True:
         try:
             return ask()
         except (ProtocolError, subprocess.TimeoutExpired) as error:
             if time.monotonic() > until:
                 raise ProtocolError(f"the SuperLink does not answer: {error}") from None
+            if not is_told:
+                tell(
+                    "the SuperLink does not answer: is it started (cohort coordinator start)? It "
+                    "is asked again for two minutes"
+                )
+                is_told = True
             time.sleep(POLL_SECONDS)

@@ -44,7 +44,7 @@ from parties import flower_node, launch
 from parties.agent.settings import ConsentMode, Driving, Limits
 from parties.agent.settings import Settings as PartySettings
 from parties.agent.vault import Vault
-from protocols.errors import ParameterError
+from protocols.errors import ParameterError, ProtocolError
 from protocols.exchange import validity
 from protocols.exchange.documents import read
 from protocols.exchange.private_files import locked
@@ -439,3 +439,19 @@ def test_whoever_has_answered_waits_for_the_slowest() -> None:
     assert read({**fields, "limits": {"idle_seconds": 61.0}}, PartySettings, "party.toml")
     with pytest.raises(ParameterError, match="idle_seconds=60 under .limits. is not above"):
         read({**fields, "limits": {"idle_seconds": 60.0}}, PartySettings, "party.toml")
+
+
+def test_a_superlink_that_is_not_started_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, and not again while it is asked; at the end its own words."""
+    said, asked, now = list[str](), list[int](), [0.0]
+    monkeypatch.setattr(drive.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(drive.time, "monotonic", lambda: now[0])
+
+    def ask() -> str:
+        asked.append(len(said))
+        now[0] += 50.0
+        raise ProtocolError("connection refused")
+
+    with pytest.raises(ProtocolError, match="does not answer: connection refused"):
+        drive._patiently(1000.0, said.append, ask)
+    assert asked == [0, 1, 1] and "cohort coordinator start" in said[0] and len(said) == 1
