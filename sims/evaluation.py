@@ -96,8 +96,6 @@ def evaluate(
         seed=seed,
         out=Path(out) if out else None,
     )
-    if not 0 < threshold < 1:
-        raise ParameterError(f"threshold={threshold} is outside (0, 1)")
     if config.out is not None:
         _check_folder(config.out)
     root = noise_root(config)

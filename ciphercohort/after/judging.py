@@ -23,7 +23,7 @@ BINS, PRIVATE_BINS = 4096, 64
 LONGEST, IN_BINS = 40_000, 1 << 15
 """Values of a sum, which a message's header takes; and of its bins, of all tables and classes."""
 REACH, PRIVATE_REACH = 16.0, 6.0
-"""Largest distance of a bin's edge from 0, without a threshold [log-odds]."""
+"""Largest distance of a bin's edge from 0 [log-odds]."""
 
 
 def check_noise(
@@ -69,8 +69,10 @@ def objective(
     """What is summed to judge a model; its bins follow from public numbers alone.
 
     Raises:
-        ParameterError: see `EvaluationObjective`; or a threshold where none decides.
+        ParameterError: see `EvaluationObjective`; a threshold where none decides, or none at all.
     """
+    if not 0 < threshold < 1:
+        raise ParameterError(f"threshold={threshold} is outside (0, 1)")
     if threshold != 0.5 and (model.fitted.several or model.fitted.numeric):
         why = "the likeliest of several classes is called"
         why = "numbers are predicted" if model.fitted.numeric else why
@@ -87,11 +89,7 @@ def objective_at(
     bins: int | None = None,
     sites: tuple[str, ...] = (),
 ) -> EvaluationObjective:
-    """The same; centre: of the threshold [log-odds], 0 where none decides.
-
-    Bins are centred on it, and just wide enough to cover the scores around 0 that they cover
-    without a threshold.
-    """
+    """The same; centre: of the threshold [log-odds], 0 where none decides. No bin depends on it."""
     several = model.fitted.several
     weights = model.weights[None] if model.weights.ndim == 1 else model.weights.T
     bound = model.encoding.norm_bound
@@ -99,7 +97,7 @@ def objective_at(
     if several:
         # Log-odds of a probability, of scores that differ by at most twice that.
         reach = 2 * reach + math.log(len(weights))
-    reach = min(max(reach, 1e-6), PRIVATE_REACH if private else REACH) + abs(centre)
+    reach = min(max(reach, 1e-6), PRIVATE_REACH if private else REACH)
     fitting = 2 * (IN_BINS // (4 * len(weights) * (1 + len(sites))))
     count = bins or (PRIVATE_BINS if private else min(BINS, max(fitting, PRIVATE_BINS)))
     task = EvaluationObjective(

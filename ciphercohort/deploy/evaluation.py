@@ -150,7 +150,8 @@ def evaluated(
 def _check_plan(plan: GradientPlan, schema: Schema, model: ReleasedModel) -> None:
     """Of what was agreed the rows, the threshold, the sites and the promise are anybody's choice.
 
-    All else follows from them: other bins or bounds would give other figures of the same rows. The
+    All else follows from them: other bins or bounds would give other figures of the same rows. Of
+    the threshold no bin follows: it moves the confusion matrix and the accuracy alone. The
     noise follows up to rounding: a plan states the epsilon that it comes to, not the one asked.
     """
     task, promise = cast(EvaluationObjective, plan.task), plan.privacy

@@ -21,6 +21,8 @@ MODELS = {
     "softmax": "softmax.Softmax",
     "one-vs-rest": "one_vs_rest.OneVsRest",
 }
+ELSEWHERE = ("torch",)
+"""Of plans of models whose code is their owners'."""
 CLASSIFIERS = ("logistic", "softmax", "one-vs-rest")
 """Of labels."""
 REGRESSIONS = tuple(name for name in MODELS if name not in CLASSIFIERS)
@@ -39,6 +41,16 @@ def model_named(name: str) -> Model:
     home, _, kind = MODELS[name].partition(".")
     found: Model = getattr(import_module(f"protocols.models.{home}"), kind)()
     return found
+
+
+def check_model(name: str) -> None:
+    """Refuse what a plan calls its model, which is shown where it is consented to.
+
+    Raises:
+        ParameterError: no model has this name.
+    """
+    if name not in (known := (*MODELS, *ELSEWHERE)):
+        raise ParameterError(f"model={str(name)[:80]!r} is not one of {', '.join(known)}")
 
 
 def model_of(kind: type[Kind], name: str) -> Kind:

@@ -18,6 +18,7 @@ import msgspec
 from protocols.errors import ParameterError
 from protocols.exchange.documents import canonical_digest
 from protocols.exchange.serialise import to_plain
+from protocols.models.registry import check_model
 from protocols.names import ENCRYPTED_ROWS
 from protocols.plan.held_out import HeldOut
 from protocols.privacy.laws.shares import NoiseSplit
@@ -93,7 +94,7 @@ class PrivacyPlan:
 
 
 def check_run(plan: RunPlan) -> None:
-    """Members, profile, terms of rows, version."""
+    """Members, model, profile, terms of rows, version."""
     # Before anything is built from them.
     if not plan.rounds <= plan.max_rounds:
         raise ParameterError(f"rounds={plan.rounds} is above {plan.max_rounds}")
@@ -103,6 +104,7 @@ def check_run(plan: RunPlan) -> None:
         )
     if len({m.name for m in plan.members}) != len(plan.members):
         raise ParameterError("two parties have the same name")
+    check_model(plan.model)
     if plan.num_features < 2 and not plan.statistic:
         raise ParameterError("columns=(): a model is of one column or more; add one to the schema")
     if plan.privacy and plan.privacy.colluders >= len(plan.members):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -295,6 +296,10 @@ def test_a_party_whose_rows_changed_tells_its_owner_alone(
         (None, {"parties": ("stranger",)}, "stranger: no such admitted party"),
         (None, {"least": 5}, "fewer than 5 rows"),
         (None, {"rows": "some"}, "is not all or held-out"),
+        *(
+            (None, {"threshold": each}, r"is outside \(0, 1\)")
+            for each in (0.0, 1.0, -1.0, 2.0, math.nan, math.inf)
+        ),
     ],
 )
 def test_rows_that_nobody_held_back_are_not_judged(

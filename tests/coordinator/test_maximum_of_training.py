@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import ciphercohort.deploy.coordinator as deployed
+import ciphercohort.deploy.evaluation as planned
+from ciphercohort.after.judging import objective_at
 from ciphercohort.deploy.coordinator import Coordinator
 from ciphercohort.deploy.flower_job import DOCUMENTS as DOCUMENTS_OF_A_JOB
 from ciphercohort.deploy.results import opened_table
-from ciphercohort.results.documents import to_json
+from ciphercohort.results.documents import compare, to_json
 from ciphercohort.results.predict import load_model
 from ciphercohort.verify.folder import verify_run
 from ciphercohort.verify.session import CENTRE
@@ -25,9 +29,11 @@ from coordinator.settings import Settings
 from coordinator.status import LOCK
 from parties.agent.vault import Vault
 from parties.policy import Policy
+from protocols.errors import ParameterError
 from tests.coordinator import test_inference as tables
 from tests.coordinator.test_deployment import NAMES
 from tests.parties.agents import PASSPHRASE
+from tests.sims.model_runs import cohort
 
 DOCUMENTS = ("model.json", "inference.json", "inference.tex", "report.html", "plan.json")
 
@@ -106,6 +112,44 @@ def test_whitened_rows_are_held_back_by_the_coins_of_their_moment(
     draw = judged.opened.plan.held_out.draw  # type: ignore[union-attr]
     plans = {found.hospitals.agents.coins(name).kept[draw].plans[-1] for name in NAMES}  # type: ignore[index]
     assert plans == {judged.opened.plan.of_training}
+
+
+OF_A_THRESHOLD = {"threshold", "accuracy", "confusion"}
+OF_A_SESSION = {"session", "plan", "transcript"}
+
+
+def test_a_threshold_moves_no_figure_of_a_deployment_but_its_own(
+    trained: Centre, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stated as an option, or by a centre whose plan has what log-odds it likes: verify passes."""
+    monkeypatch.setattr(Coordinator, "_check_certificates", lambda self: None)
+    said = []
+    for centre in (0.0, 1.5, -36.0, 36.7):
+        with pytest.MonkeyPatch.context() as patch:
+            forged = partial(objective_at, centre=centre)
+            patch.setattr(
+                planned,
+                "objective",
+                lambda model, threshold, of=forged, **options: of(model, **options),
+            )
+            found = trained.centre.evaluate(trained.folder, tell=trained.told.append)
+        folder = trained.centre.settings.session_folder(found.opened.plan.session)
+        assert failed(folder) == {}
+        fields = json.loads((folder / "evaluation.json").read_text())
+        said.append({k: v for k, v in fields.items() if k not in OF_A_THRESHOLD | OF_A_SESSION})
+    assert {"log_loss", "auc", "brier", "roc"} <= {*said[0]}
+    for other in said[1:]:  # but for the error of each sum that is opened
+        assert [*compare("evaluation", "of", other, said[0], tolerance=1e-5)] == []
+    # One that no row, or every row, can be above is refused by whoever reads the plan.
+    before, asked = trained.sessions(), ("--model", trained.folder / "model.json", "--threshold")
+    for threshold in (0.0, 1.0, -1.0, 2.0, math.nan, math.inf):
+        with pytest.raises(ParameterError, match=r"is outside \(0, 1\)"):
+            trained.centre.evaluate(trained.folder, threshold=threshold)
+        told = cohort(
+            "coordinator", "evaluate", trained.centre.folder, *asked[:2], f"{asked[2]}={threshold}"
+        )
+        assert told.exit_code == 2 and "is outside (0, 1)" in told.stderr
+    assert trained.sessions() == before
 
 
 def test_an_evaluation_says_which_model_it_is_of(trained: Centre) -> None:

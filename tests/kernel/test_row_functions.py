@@ -36,6 +36,7 @@ from protocols.statistics.study import objectives
 
 NORM, D = 1.5, 3
 JUDGED: dict[str, Any] = {"bins": 8, "width": 0.5, "centre": 0.0, "row_norm": NORM}
+CUT: dict[str, Any] = JUDGED | {"centre": 0.7}
 OF_LABEL: list[RowFunction] = [
     Gradients(loss="logistic", clip=0.3, curvature_clip=0.2),
     DualSteps(loss="logistic", lam=0.1, rows=40, batches=1, rounds=9, clip=0.5, row_scale=NORM),
@@ -48,9 +49,10 @@ OF_LABEL: list[RowFunction] = [
         for private in (False, True)
     ),
     *(
-        Judged(model="logistic", weights=((0.3, -2.0, 1.0),), exact=exact, sites=sites, **JUDGED)
+        Judged(model="logistic", weights=((0.3, -2.0, 1.0),), exact=exact, sites=sites, **fields)
         for exact in (False, True)
         for sites in ((), ("a",))
+        for fields in (JUDGED, CUT)
     ),
 ]
 OF_LABEL += [

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from shutil import copytree, rmtree
@@ -34,10 +35,12 @@ from protocols.exchange.messages import (
     new_signing_key,
     public_bytes,
 )
+from protocols.models.registry import ELSEWHERE, MODELS
 from protocols.names import spoken
+from protocols.plan.kinds import plan_from_dict
 from tests.parties.agents import PASSPHRASE, Agents
-from tests.support.helpers import NOISE, log2_error
-from tests.support.sessions import holding, model_session
+from tests.support.helpers import NOISE, log2_error, make_plan
+from tests.support.sessions import holding, model_session, sums_session
 
 NAME, OTHER = "hospital-1", "hospital-2"
 
@@ -511,6 +514,23 @@ def test_a_text_of_the_plan_cannot_pose_as_a_line(agents: Agents) -> None:
     seen = manifest.describe_plan(hostile, NAME, 2.0)
     assert seen.count("\n") == manifest.describe_plan(plan, NAME, 2.0).count("\n")
     assert "Session x?Privacy: epsilon=0??[8m; model" in seen
+
+
+@pytest.mark.parametrize("name", ["logistic\x1b[2K", "a\nBudget: 0", "Logistic", "", "a" * 9999])
+@pytest.mark.parametrize("kind", ["rows", "sums"])
+def test_a_plan_s_model_is_one_that_there_is(kind: str, name: str) -> None:
+    """It is shown where its owner consents, and where sessions and ledgers are listed."""
+    if kind == "sums":
+        (session := sums_session(rounds=1)).run()
+        plan: Any = session.plan
+    else:
+        plan = make_plan()
+    for known in (*MODELS, *ELSEWHERE):
+        with suppress(ParameterError):  # that of another kind of plan
+            assert plan_from_dict({**plan.to_dict(), "model": known}).purpose.isprintable()
+    with pytest.raises(ParameterError, match="is not one of|is not 'lffr'") as refused:
+        plan_from_dict({**plan.to_dict(), "model": name})
+    assert len(str(refused.value)) < 300 and str(refused.value).isprintable()
 
 
 def test_a_short_passphrase_is_refused() -> None:

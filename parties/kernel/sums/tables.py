@@ -1,11 +1,11 @@
 """What a row adds to the tables that a model is judged by: a label, classes, numeric targets.
 
-Of a label. A score z = x w falls into one of `bins` bins of equal width around `centre`, the log-
-odds of the threshold of the confusion matrix, which is therefore an edge; the first and the last
-bin take all that is beyond. A row adds a one to the count of its bin and label. Of several classes
-it does so for each class against the rest, by the log-odds of the class's probability, and adds a
-one to the cell of its class and of the one that is called. Of numeric targets on [0, 1] it adds
-moments of target and prediction.
+Of a label. A score z = x w falls into one of `bins` bins of equal width around 0, the first and the
+last of which take all that is beyond; the bin in which `centre` lies, the log-odds of the threshold
+of the confusion matrix, is in two there. A row adds a one to the count of its bin and label. Of
+several classes it does so for each class against the rest, by the log-odds of its probability, and
+adds a one to the cell of its class and of the one that is called. Of numeric targets on [0, 1] it
+adds moments of target and prediction.
 
 Every row counts once, whatever its weight in training. A party of `sites` adds the same to a table
 of its own, too, which makes norm and diameter sqrt(2) times those of one table.
@@ -49,30 +49,30 @@ def tallied(name: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Bins:
-    """Of scores: count of them, of equal width around centre [log-odds]; the ends take the rest."""
+    """Of scores: count of one width around 0 [log-odds], one of them in two at cut, if not at 0."""
 
     count: int
     width: float
-    centre: float
+    cut: float
+
+    @property
+    def size(self) -> int:
+        """With both parts."""
+        return self.count + bool(self.cut)
 
     @property
     def edges(self) -> Array:
-        """Shape (count + 1,), ascending."""
-        steps = np.arange(self.count + 1) - self.count / 2
-        return np.asarray(self.centre + self.width * steps)
-
-    @property
-    def middles(self) -> Array:
-        """Shape (count,)."""
-        return np.asarray((self.edges[1:] + self.edges[:-1]) / 2)
+        """Shape (count + 1,), ascending; the ends take what is beyond."""
+        return np.asarray(self.width * (np.arange(self.count + 1) - self.count / 2))
 
     def of(self, z: Array) -> NDArray[np.intp]:
-        """Index of the bin of every score; a score on an edge belongs to the bin below."""
-        return np.asarray(np.searchsorted(self.edges[1:-1], z, side="left"), dtype=np.intp)
+        """Index of the bin of every score; on an edge, or on the cut, it belongs to that below."""
+        whole = np.searchsorted(self.edges[1:-1], z, side="left")
+        return np.asarray(whole + (z > self.cut) * bool(self.cut), dtype=np.intp)
 
     def counts(self, z: Array, positive: NDArray[np.bool_]) -> NDArray[np.intp]:
-        """Negative and positive rows by bin, one after the other, shape (2 count,)."""
-        return np.bincount(2 * self.of(z) + positive, minlength=2 * self.count)
+        """Negative and positive rows by bin, one after the other, shape (2 size,)."""
+        return np.bincount(2 * self.of(z) + positive, minlength=2 * self.size)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -124,7 +124,7 @@ class LabelTable(Table):
     @property
     def size(self) -> int:
         """Counts, and what is exact."""
-        return 2 * self.bins.count + (3 * DECILES + 2 if self.exact else 0)
+        return 2 * self.bins.size + (3 * DECILES + 2 if self.exact else 0)
 
     @property
     def norm(self) -> float:
@@ -161,7 +161,7 @@ class ClassTable(Table):
     @property
     def size(self) -> int:
         """Counts, and what is exact."""
-        return self.outputs * (2 * self.bins.count + self.outputs) + 2 * self.exact
+        return self.outputs * (2 * self.bins.size + self.outputs) + 2 * self.exact
 
     @property
     def norm(self) -> float:
@@ -258,8 +258,8 @@ class Judged(SumFunction):
     """The table of all rows, then those of the sites.
 
     model: its name; weights: for scaled rows, bias last, one tuple per output; bins: even; width:
-    of a bin [log-odds]; centre: log-odds of the threshold; exact: without privacy; row_norm: B, of
-    every row; sites: parties with a table of their own.
+    of a bin [log-odds]; centre: log-odds of the threshold, 0: no bin is in two; exact: without
+    privacy; row_norm: B, of every row; sites: parties with a table of their own.
 
     Raises:
         ParameterError: a field is out of range.

@@ -33,7 +33,7 @@ def class_figures(
 
     by_class: of each class against the rest; confusion: by class, then by the class that is called.
     """
-    k, middles = len(names), task.of_scores.middles
+    k, middles = len(names), task.middles
     counts: Array = table[: 2 * task.bins * k].reshape(k, task.bins, 2)
     rest = table[2 * task.bins * k :]
     cells: Array = rest[: k * k].reshape(k, k)

@@ -10,12 +10,13 @@ Of counts p_b, n_b of positive and negative rows in the bins, P and N in all:
 - Calibration: a, b of P(y = 1) = sigmoid(a z + b), every row at the middle of its bin.
 
 Without privacy log loss, Brier score and deciles are sums of their own, exact; with it they are
-those of the middles of the bins, none farther from 0 than without a threshold. A cell of fewer than
-`least` rows is not shown.
+those of the middles of the bins. The threshold moves the confusion matrix and the accuracy alone:
+all else is of whole bins, see `objective`. A cell of fewer than `least` rows is not shown.
 
 With noise a figure that is a sum of counts with weights v, over N rows, moves by std s |v| / N: its
 `_noise_std`. One that noise has put out of its possible range is shown as the end that is nearer;
-`out_of_range` names it.
+`out_of_range` names it. A bin that the threshold cuts has two counts, and sqrt(2) times the noise;
+no cell of the confusion matrix has more noise than `confusion_noise_std`.
 """
 
 from __future__ import annotations
@@ -51,15 +52,22 @@ def figures(
     table: sums over rows, shape (task.block,); rows: their number, public; noise_std: of
     each of its values, of all parties.
     """
-    counts: Array = table[: 2 * task.bins].reshape(-1, 2)
-    rest = table[2 * task.bins :]
-    negative, positive = (np.rint(counts) if task.exact else counts).T
-    middles = task.of_scores.middles
-    near = np.clip(middles, -task.reach, task.reach)
+    size, called = task.of_scores.size, task.below
+    counts: Array = table[: 2 * size].reshape(-1, 2)
+    rest = table[2 * size :]
+    counts = np.rint(counts) if task.exact else counts
+    cells = {
+        "true_negative": counts[:called, 0].sum(),
+        "false_negative": counts[:called, 1].sum(),
+        "false_positive": counts[called:, 0].sum(),
+        "true_positive": counts[called:, 1].sum(),
+    }
+    negative, positive = task.whole(counts).T
+    middles, noisy = task.middles, np.sqrt(task.whole(np.ones(size)))
     ones = float(positive.sum())
-    auc, bound, moved = area(positive, negative, noise_std)
-    p = expit(near)
-    losses = np.logaddexp(0.0, np.stack([near, -near]))
+    auc, bound, moved = area(positive, negative, noise_std, noisy)
+    p = expit(middles)
+    losses = np.logaddexp(0.0, np.stack([middles, -middles]))
     squares = np.stack([p**2, (1 - p) ** 2])
     if task.exact:
         decile: Array = rest[: 3 * DECILES].reshape(3, DECILES)
@@ -69,19 +77,12 @@ def figures(
         decile = _deciles(p, positive, negative)
         log_loss = (negative @ losses[0] + positive @ losses[1]) / rows
         brier = (negative @ squares[0] + positive @ squares[1]) / rows
-    half = task.bins // 2
-    cells = {
-        "true_negative": negative[:half].sum(),
-        "false_negative": positive[:half].sum(),
-        "false_positive": negative[half:].sum(),
-        "true_positive": positive[half:].sum(),
-    }
     slope, intercept = calibration(middles, positive, negative)
     # Half of the counts are called right, and half are positive.
-    few = math.sqrt(task.bins)
+    few = math.sqrt(size)
     worst = math.inf if task.exact else float(losses.max())
-    right = (cells["true_negative"] + cells["true_positive"]) / rows
     held = Held(noise_std / rows)
+    right = (cells["true_negative"] + cells["true_positive"]) / rows
     base = held("base_rate", ones / rows, few)
     return {
         "rows": float(rows),
@@ -90,17 +91,17 @@ def figures(
         "auc_error_bound": bound,
         "auc_noise_std": moved,
         "accuracy": held("accuracy", right, few),
-        "log_loss": held("log_loss", log_loss, float(np.linalg.norm(losses)), worst),
+        "log_loss": held("log_loss", log_loss, float(np.linalg.norm(losses * noisy)), worst),
         "base_rate": base,
         "base_rate_log_loss": float(entr(base) + entr(1 - base)),
-        "brier": held("brier", brier, float(np.linalg.norm(squares))),
+        "brier": held("brier", brier, float(np.linalg.norm(squares * noisy))),
         **held.stds,
         "out_of_range": held.out,
         "calibration_slope": slope,
         "calibration_intercept": intercept,
-        "threshold": float(expit(task.centre)),
+        "threshold": task.threshold,
         "confusion": {name: shown(value, least) for name, value in cells.items()},
-        "confusion_noise_std": noise_std * math.sqrt(half),
+        "confusion_noise_std": noise_std * math.sqrt(max(called, size - called)),
         "calibration": _curve(decile, least),
         "roc": _roc(task.of_scores.edges, positive, negative, least),
     }
@@ -131,8 +132,13 @@ def shown(count: float, least: int) -> float | None:
     return None if 0 < count < least else float(count) + 0.0  # never -0
 
 
-def area(positive: Array, negative: Array, noise_std: float) -> tuple[float, float, float]:
-    """Area, its bound by binning, its std by noise; see the module."""
+def area(
+    positive: Array, negative: Array, noise_std: float, noisy: Array | float = 1.0
+) -> tuple[float, float, float]:
+    """Area, its bound by binning, its std by noise; see the module.
+
+    noisy: of each bin, how many times noise_std its counts have, shape (bins,).
+    """
     ones, others = positive.sum(), negative.sum()
     if not (ones > 0 and others > 0):
         return math.nan, math.nan, math.nan
@@ -140,8 +146,8 @@ def area(positive: Array, negative: Array, noise_std: float) -> tuple[float, flo
     above = (ones - np.cumsum(positive) + positive / 2) / ones
     found = float(positive @ below / ones)
     bound = float(np.abs(positive * negative).sum() / (2 * ones * others))
-    slopes = np.concatenate([(below - found) / ones, (above - found) / others])
-    return found, bound, float(noise_std * np.linalg.norm(slopes))
+    slopes = np.stack([(below - found) / ones, (above - found) / others])
+    return found, bound, float(noise_std * np.linalg.norm(slopes * noisy))
 
 
 def calibration(z: Array, positive: Array, negative: Array) -> tuple[float, float]:

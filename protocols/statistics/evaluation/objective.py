@@ -1,10 +1,20 @@
-"""Judge a model by a sum over rows; what a row adds: `parties.kernel.sums.tables`."""
+"""Judge a model by a sum over rows; what a row adds: `parties.kernel.sums.tables`.
+
+Whoever plans an evaluation chooses the threshold. The bins have their places from `bins` and
+`width`, which follow from the model alone; the threshold cuts one of them in two, and both parts
+are one bin again (`whole`) for every figure but the confusion matrix and the accuracy, which are
+exact at any threshold. So nobody makes a bin wider, moves its middle, or chooses another figure.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
 
 from parties.kernel.sums.tables import Bins, Judged
 from protocols.errors import ParameterError
@@ -19,7 +29,7 @@ class EvaluationObjective(OneSum):
     """Judge a model; fields: see `Judged`; of_ranges: whether it scores rows of that view.
 
     Raises:
-        ParameterError: a field is out of range; or a threshold where none decides.
+        ParameterError: a field is out of range; a threshold where none decides, or no probability.
     """
 
     kind = "evaluation"
@@ -42,6 +52,10 @@ class EvaluationObjective(OneSum):
         _ = self.row_function
         if self.centre and (self.several or self.numeric):
             raise ParameterError(f"centre={self.centre}: {self.model} has no threshold, leave it 0")
+        if not 0 < self.threshold < 1:
+            raise ParameterError(
+                f"centre={self.centre}: the log-odds of no probability between 0 and 1"
+            )
 
     @property
     def row_function(self) -> Judged:
@@ -89,9 +103,31 @@ class EvaluationObjective(OneSum):
         return Bins(self.bins, self.width, self.centre)
 
     @property
-    def reach(self) -> float:
-        """To either side of 0, of scores that are told apart [log-odds]."""
-        return self.bins * self.width / 2 - abs(self.centre)
+    def middles(self) -> NDArray[np.float64]:
+        """Of whole bins [log-odds], shape (bins,)."""
+        edges = self.of_scores.edges
+        return np.asarray((edges[1:] + edges[:-1]) / 2)
+
+    @property
+    def threshold(self) -> float:
+        """Probability above which a row is called positive."""
+        return float(expit(self.centre))
+
+    @property
+    def below(self) -> int:
+        """Counts of a label of rows that are not called positive: the first ones."""
+        return 1 + int((self.of_scores.edges[1:-1] < self.centre).sum())
+
+    def whole(self, counts: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Of whole bins: counts by bin, both parts of the one that is cut together.
+
+        counts: shape (bins, …), one more where there is a cut.
+        """
+        if not self.centre:
+            return counts
+        found = np.delete(counts, self.below, axis=0)
+        found[self.below - 1] += counts[self.below]
+        return found
 
     @property
     def block(self) -> int:

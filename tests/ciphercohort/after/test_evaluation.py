@@ -26,7 +26,7 @@ from sklearn.metrics import (
 )
 
 from ciphercohort.after.judged import Evaluation, shown
-from ciphercohort.after.judging import objective
+from ciphercohort.after.judging import objective, objective_at
 from ciphercohort.results.documents import model_fields
 from ciphercohort.results.predict import ReleasedModel
 from parties.kernel.sums.tables import Bins
@@ -38,6 +38,7 @@ from protocols.privacy.laws.seeded import SeededRandomness
 from protocols.statistics.evaluation.figures import figures, target_figures
 from protocols.statistics.evaluation.noise import foreseen
 from protocols.statistics.evaluation.objective import EvaluationObjective
+from protocols.sums.objectives import objective_from_dict
 from sims.evaluation import evaluate
 from tests.sims.evaluation_tables import COSTED, COUNTED, MODEL, SCHEMA, table
 from tests.sims.model_runs import cohort
@@ -46,6 +47,7 @@ FRAME = table()
 Y = (FRAME.died == "yes").to_numpy()
 Z = encode_shard(FRAME, SCHEMA).x @ MODEL.weights
 P = 1 / (1 + np.exp(-Z))
+NO_THRESHOLDS = (0.0, -0.0, 1.0, -1.0, 2.0, math.nan, math.inf, -math.inf)
 NAMES = {
     *("auc", "log_loss", "brier", "calibration_slope", "calibration_intercept"),
     *("base_rate_log_loss", "confusion", "accuracy", "base_rate", "roc", "calibration", "sites"),
@@ -100,14 +102,63 @@ def test_any_threshold_is_an_edge(threshold: float) -> None:
     assert agrees(of_counts(objective(MODEL, private=False, threshold=threshold)), threshold)
 
 
-@pytest.mark.parametrize("threshold", [0.0025, 0.05, 0.5, 0.9, 0.9975])
-def test_a_threshold_moves_no_private_figure_but_its_own(threshold: float) -> None:
-    """Of counts by bin, without their noise: beyond 6 log-odds a score is told of as 6, as ever."""
-    found = of_counts(objective(MODEL, private=True, threshold=threshold))
+OF_A_THRESHOLD = {"threshold", "accuracy", "confusion"}
+STRANGE = [1e-307, 1e-9, 0.0025, 0.05, 0.4999999, 0.6, 0.9, 0.9975, 0.9999, 1 - 2**-53]
+"""From about the least to the largest that a double has; far from any score, and amid them."""
+WEAK = replace(MODEL, weights=np.asarray(MODEL.weights) / 40)
+
+
+@pytest.mark.parametrize("model", [MODEL, WEAK], ids=["model", "weak"])
+@pytest.mark.parametrize("private", [False, True])
+@pytest.mark.parametrize("threshold", STRANGE)
+def test_a_threshold_moves_no_figure_but_its_own(
+    threshold: float, private: bool, model: ReleasedModel
+) -> None:
+    """To the last bit: every other figure is of bins that follow from the model alone."""
+    usual, task = (objective(model, private=private, threshold=t) for t in (0.5, threshold))
+    assert (task.bins, task.width) == (usual.bins, usual.width)
+    found, due = of_counts(task), of_counts(usual)
+    own = {name: value for name, value in found.items() if name not in OF_A_THRESHOLD}
+    assert own == {name: due[name] for name in own} and len(own) > 10
+    said = 1 / (1 + np.exp(-encode_shard(FRAME, SCHEMA).x @ model.weights))
+    assert found["accuracy"] == np.mean((threshold < said) == Y)
+    cells = confusion_matrix(Y, threshold < said, labels=[False, True]).T.ravel()
+    shown = [None if 0 < each < 10 else each for each in cells]
+    assert [*found["confusion"].values()] == shown
+    assert found["threshold"] == pytest.approx(threshold, rel=1e-12)
+
+
+def test_figures_without_a_threshold_are_near_the_truth() -> None:
+    """Of counts by bin, without their noise: beyond 6 log-odds a score is told of as 6."""
+    found = of_counts(objective(MODEL, private=True))
     assert found["log_loss"] == pytest.approx(log_loss(Y, P), abs=2e-3)
     assert found["brier"] == pytest.approx(brier_score_loss(Y, P), abs=2e-3)
     assert found["auc"] == pytest.approx(roc_auc_score(Y, P), abs=found["auc_error_bound"])
-    assert found["accuracy"] == np.mean((threshold < P) == Y)
+
+
+@pytest.mark.parametrize("private", [False, True])
+@pytest.mark.parametrize("bins", [2, 8, 64])
+def test_a_cut_on_an_edge_or_between_two(bins: int, private: bool) -> None:
+    """Whatever the centre that a plan states, in log-odds; a score on the cut is not above it."""
+    usual = objective(MODEL, private=private, bins=bins)
+    due, edges = of_counts(usual), usual.of_scores.edges
+    for centre in (*edges[:: bins // 2], edges[1] + usual.width / 3, float(Z[7]), -36.0, 36.0):
+        found = of_counts(objective_at(MODEL, float(centre), private=private, bins=bins))
+        assert found["accuracy"] == np.mean((centre < Z) == Y)
+        own = {name: value for name, value in found.items() if name not in OF_A_THRESHOLD}
+        assert own == {name: due[name] for name in own}
+
+
+@pytest.mark.parametrize("centre", [37.5, -750.0, 391.44, 1e100, -1e100, math.inf, math.nan])
+def test_a_centre_is_that_of_a_probability(centre: float) -> None:
+    """A plan that states another is none: owners and replays read it by the same class."""
+    task = objective(MODEL, private=True)
+    with pytest.raises(ParameterError, match="centre"):
+        replace(task, centre=centre)
+    with pytest.raises(ParameterError, match="centre"):
+        objective_from_dict({**task.to_dict(), "centre": centre})
+    with pytest.raises(ParameterError, match="centre"):
+        objective_at(MODEL, centre, private=True)
 
 
 def test_no_threshold_is_of_a_model_that_has_none() -> None:
@@ -199,6 +250,19 @@ def test_the_opened_table_is_the_sum_and_the_parties_noise() -> None:
     assert found.summary()["privacy"]["epsilon"] == pytest.approx(1.0)
 
 
+def test_the_noise_of_a_cell_is_at_most_what_is_stated() -> None:
+    task, std = objective(MODEL, private=True, threshold=0.9), 3.0
+    clear, source, x = task.of_scores, np.random.default_rng(4), encode_shard(FRAME, SCHEMA).x
+    table = np.full(2 * clear.size, 1000.0)
+    noisy = (table + std * source.standard_normal(table.shape) for _ in range(400))
+    found = [figures(task, each, rows=len(x), noise_std=std) for each in noisy]
+    cells = np.array([[*each["confusion"].values()] for each in found]).std(axis=0)
+    stated = found[0]["confusion_noise_std"]
+    assert cells.max() == pytest.approx(stated, rel=0.2) and task.below > clear.size / 2
+    assert cells[0] == pytest.approx(std * math.sqrt(task.below), rel=0.2)
+    assert cells[3] == pytest.approx(std * math.sqrt(clear.size - task.below), rel=0.2)
+
+
 def draws(
     task: EvaluationObjective, std: float, count: int
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -216,21 +280,25 @@ def draws(
     return read(clear), [read(table) for table in noisy]
 
 
+OF_LABEL = ("auc", "accuracy", "log_loss", "brier", "base_rate")
 COST = ReleasedModel(schema=COSTED, weights=np.full((COSTED.num_features, 1), 0.1), model="linear")
 
 
 @pytest.mark.parametrize(
-    ("model", "names", "std"),
+    ("task", "names", "std"),
     [
-        (MODEL, ("auc", "accuracy", "log_loss", "brier", "base_rate"), 2.0),
-        (COST, ("mse", "mae", "relative_mse"), 2.0),
-        (COST, ("r2",), 0.1),  # to first order
+        (objective(MODEL, private=True), OF_LABEL, 2.0),
+        (objective(MODEL, private=True, threshold=0.7), OF_LABEL, 2.0),
+        (objective(MODEL, private=True, threshold=0.3, bins=2), OF_LABEL, 2.0),
+        (objective(COST, private=True), ("mse", "mae", "relative_mse"), 2.0),
+        (objective(COST, private=True), ("r2",), 0.1),  # to first order
     ],
 )
 def test_the_stated_noise_is_that_of_many_draws(
-    model: ReleasedModel, names: tuple[str, ...], std: float
+    task: EvaluationObjective, names: tuple[str, ...], std: float
 ) -> None:
-    clear, found = draws(objective(model, private=True), std, 400)
+    """Two of three counts are of the bin that is cut, where there are two bins."""
+    clear, found = draws(task, std, 400)
     for name in names:
         stated = np.ravel(clear[f"{name}_noise_std"])
         spread = np.std([np.ravel(each[name]) for each in found], axis=0)
@@ -345,7 +413,7 @@ def test_deviance_of_counts_is_scikit_learns() -> None:
 @pytest.mark.parametrize(
     ("error", "options"),
     [
-        (ParameterError, {"threshold": 1.0}),
+        *((ParameterError, {"threshold": each}) for each in NO_THRESHOLDS),
         (ParameterError, {"sites": ("east",)}),
         (ParameterError, {"bins": 3}),
         (SchemaError, {"data": FRAME.drop(columns="died")}),
@@ -378,4 +446,7 @@ def test_the_command(tmp_path: Path) -> None:
     told = cohort(*asked, "--epsilon", "2", "--seed", "1")
     assert "noise of std" in told.stdout and "epsilon=2" in told.stdout
     assert cohort(*asked, "--sites", "east").exit_code == 2
+    for threshold in NO_THRESHOLDS:
+        told = cohort(*asked, f"--threshold={threshold}")
+        assert told.exit_code == 2 and "is outside (0, 1)" in told.stderr
     assert isinstance(pd.DataFrame(found["roc"]), pd.DataFrame)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from ciphercohort import simulate
 from ciphercohort.results.result import RunResult
 from ciphercohort.verify.folder import verify_run
-from ciphercohort.verify.session import SOFTWARE
+from ciphercohort.verify.session import SOFTWARE, differences
 from tests.ciphercohort.verify.edits import remembered, unsaid, unsaid_together
 from tests.sims.fake_run import reseal
 from tests.sims.model_runs import public_schema
@@ -59,6 +60,76 @@ def test_a_report_has_nothing_beside_its_software(
     page.write_text(text.replace(line[0], "Python 3.99.0, ciphercohort 9.9.9"), encoding="utf-8")
     reseal(run)
     assert all(check.passed for check in verify_run(run))
+
+
+def reports(text: str, folder: Path) -> Callable[[str], bool]:
+    """Whether a report is told from the text that it should be."""
+    page = folder / "report.html"
+
+    def is_told(found: str) -> bool:
+        page.write_text(found, encoding="utf-8")
+        return bool(list(differences(folder, {page.name: text})))
+
+    return is_told
+
+
+SOFTWARE_LINE = "<tr><td>Software</td><td>Python 3.10.0</td></tr>"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Python 3.means_in_truth_epsilon.below_0.1",
+        "+approved.by.the.board",
+        ", flwr 1.0 and an epsilon of 0.01",
+        "\u0663",  # a digit of another script
+        "<p>epsilon = 0.01</p>",
+        SOFTWARE_LINE,
+        "\n",
+    ],
+)
+def test_words_anywhere_in_a_report_are_told(
+    words: str, fake: tuple[Path, RunResult], tmp_path: Path
+) -> None:
+    """Of the page's last 3,000 places, the releases' among them, each; of the others one in 50."""
+    text = (fake[0] / "release/report.html").read_text(encoding="utf-8")
+    is_told, line = reports(text, tmp_path), SOFTWARE.search(text)
+    assert not is_told(text) and line is not None and line.start() > len(text) - 3000
+    places = {*range(0, len(text), 50), *range(len(text) - 3000, len(text) + 1)}
+    assert [at for at in sorted(places) if not is_told(text[:at] + words + text[at:])] == []
+    # Nor where the releases are gone from their place.
+    gone = text[: line.start()] + text[line.end() :]
+    assert [at for at in sorted(places) if not is_told(gone[:at] + words + gone[at:])] == []
+
+
+@pytest.mark.parametrize(
+    ("releases", "is_fine"),
+    [
+        ("Python 3.99.0, ciphercohort 9.9.9", True),
+        ("Python 3.14.0rc2, ciphercohort 1.0.0.dev3+g1a2b3c4.d20260101, flwr 2.0.post1", True),
+        ("Python 3.13.0+, ciphercohort 0.4.0b1, openfhe 1.6.1.0.22.4, flwr 1.30.0", True),
+        ("", False),
+        ("Python", False),
+        ("ciphercohort 9.9.9", False),
+        ("Python 3.10.0, Python 3.10.0", False),
+        ("Python 3.10.0, flwr 1.0.0, flwr 1.0.0", False),
+        ("Python 3.10.0, epsilon 0.01", False),
+        ("Python 3.10.0+below.a.bound", False),
+        ("Python 3.10.0_in_truth", False),
+        ("Python 3.10.0 ", False),
+        ("Python 3." + "1" * 99, False),
+    ],
+)
+def test_releases_are_numbers_at_their_place(
+    releases: str, is_fine: bool, fake: tuple[Path, RunResult], tmp_path: Path
+) -> None:
+    text = (fake[0] / "release/report.html").read_text(encoding="utf-8")
+    line = SOFTWARE.search(text)
+    assert line is not None
+    found = text[: line.start()] + releases + text[line.end() :]
+    assert reports(text, tmp_path)(found) == (not is_fine)
+    # A table that looks like it does not make room for another.
+    assert reports(text.replace("</main>", f"{SOFTWARE_LINE}</main>"), tmp_path)(found)
 
 
 @pytest.mark.parametrize(
