@@ -32,7 +32,7 @@ from ciphercohort.study.tables import (
     ratio_cells,
 )
 from parties.kernel.integers import symmetric
-from parties.kernel.study.hazards import CoxRows, RiskSets, written
+from parties.kernel.study.hazards import CoxRows, RiskSets
 from parties.reader.schema import CategoricalColumn, NumericColumn, Schema
 from protocols.errors import ParameterError
 from protocols.statistics.evaluation.figures import LEAST
@@ -43,6 +43,7 @@ from protocols.statistics.study.cox import (
     independent,
     proportional,
     step,
+    written,
 )
 from protocols.statistics.study.curves import between, run
 from protocols.statistics.study.objectives import CoxRowsObjective, RiskSetsObjective

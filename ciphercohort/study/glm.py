@@ -196,7 +196,7 @@ def glm_by(sums: SumSeries, asked: GlmOptions) -> Glm:
     site_intercepts, cluster = asked.site_intercepts, asked.cluster
     if family not in LINKS:
         raise ParameterError(f"family={family!r} is not one of {', '.join(LINKS)}")
-    link = asked.link or LINKS[family][0]
+    link = asked.link or next(iter(LINKS[family]))
     negative, sites = family == "negative-binomial", len(sums.sizes)
     if link not in LINKS[family]:
         raise ParameterError(f"link={link!r} of {family} is not {' or '.join(LINKS[family])}")

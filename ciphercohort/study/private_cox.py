@@ -52,7 +52,7 @@ from protocols.statistics.inference.objective import ProductsObjective
 from protocols.statistics.inference.reach import USUAL, needs_words
 from protocols.statistics.study.objectives import LifetimesObjective, PersonTimeObjective
 from protocols.statistics.study.weighted import weighted
-from protocols.statistics.study.whitened import counts, whitened
+from protocols.statistics.study.whitened import counts, read, whitened
 from protocols.sums.plan import GradientPlan
 
 log = logging.getLogger(__name__)
@@ -219,7 +219,7 @@ def private_cox_by(sums: SumSeries) -> PrivateCox:
         adds = replace(start, theta=tuple(point.tolist()))
         opened = sums.open(PersonTimeObjective(adds=adds, epsilon_in_all=epsilon), cost)
         sigma = opened.noise_std * sums.rows
-        return Noisy(point, *adds.read(opened.values * sums.rows), sigma, sigma / adds.kappa)
+        return Noisy(point, *read(adds, opened.values * sums.rows), sigma, sigma / adds.kappa)
 
     first = ask(np.zeros(len(start.theta)), mu * math.sqrt(FIRST))
     point = safe_step(first.theta, first.score, first.information, first.tau)

@@ -52,7 +52,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parties.kernel.integers import clip_rows
-from parties.kernel.integers.symmetric import full
 from protocols.errors import ParameterError
 from protocols.privacy.certificates.certificate import Condition
 from protocols.privacy.laws.grid import discretisation_delta
@@ -149,7 +148,9 @@ class Whitening:
     @property
     def square(self) -> Array:
         """C, shape (d, d)."""
-        return full(np.array(self.moment), self.features)
+        found = np.zeros((self.features, self.features))
+        found[np.triu_indices(self.features)] = self.moment
+        return found + np.triu(found, 1).T
 
     @property
     def row_sum_bound(self) -> float:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from parties.kernel.study.described import Described
 from parties.kernel.study.glm import LINKS as FAMILIES
 from parties.kernel.study.glm import Generalised
-from parties.kernel.study.hazards import CoxRows, RiskSets, written
+from parties.kernel.study.hazards import CoxRows, RiskSets
 from parties.kernel.study.lifetimes import Lifetimes
 from parties.kernel.study.person_time import PersonTime
 from parties.kernel.sums import links
@@ -33,6 +33,7 @@ from protocols.errors import ParameterError, PolicyError
 from protocols.models.registry import MODELS
 from protocols.privacy.laws.seeded import SeededRandomness
 from protocols.statistics.study import objectives
+from protocols.statistics.study.cox import written
 
 NORM, D = 1.5, 3
 JUDGED: dict[str, Any] = {"bins": 8, "width": 0.5, "centre": 0.0, "row_norm": NORM}

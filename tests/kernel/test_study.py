@@ -15,6 +15,8 @@ from scipy.stats import nbinom
 
 from parties.kernel.integers import symmetric
 from parties.kernel.study import described, glm, hazards, lifetimes, person_time
+from protocols.statistics.study.cox import written
+from protocols.statistics.study.whitened import read
 from tests.kernel.mutants import mutant
 
 ROWS, D = 60, 6
@@ -131,7 +133,7 @@ def residuals(module: Any) -> None:
     function = module.CoxRows(
         theta=tuple(THETA), columns=COVARIATES, bins=bins, recorded=True, row_norm=1.5,
         scores=(0.0, 1.0, 4), factor=(1,),
-        tables=module.written(*(
+        tables=written(*(
             {**tables, "hazard": hazard}[name] for name in ("a", "ta", "hazard", "b", "tb", "c")
         )),
     )  # fmt: skip
@@ -162,7 +164,7 @@ def generalised(module: Any) -> None:
                 rows=ROWS, target=(0, low, 1.0), weight=(1, 1.0, 1.0), offset=(2, 0.0, 0.5),
                 alpha=0.5 * (family == "negative-binomial"), clusters=True,
             )  # fmt: skip
-            terms = module._FAMILIES[family, link]
+            terms = links[link]
             step, own = 1e-5, y + low
             mean, s, w, deviance = terms(eta, own, 0.5)
             ends = [terms(eta + each, own, 0.5) for each in (step, -step)]
@@ -183,7 +185,7 @@ def generalised(module: Any) -> None:
             total = rows.T @ (s * weight)
             np.testing.assert_allclose(found[0][:3], [weight.sum(), weight @ own,
                                                       weight @ deviance], rtol=1e-9)  # fmt: skip
-            np.testing.assert_allclose(found[0][6:], total, atol=1e-9)
+            np.testing.assert_allclose(found[0][7:], total, atol=1e-9)
             for k, each in ((1, w * weight), (2, (s * weight) ** 2)):
                 due = symmetric.flat(rows.T @ (rows * each[:, None]))
                 np.testing.assert_allclose(found[k], due, rtol=1e-9)
@@ -222,11 +224,11 @@ def own_intercepts(module: Any) -> None:
     whole = module.Generalised(theta=(*THETA, own), **common)
     within = module.Generalised(theta=(*THETA, own + 1), within=True, **common)
     found, due = (each.exact_sum(X, y, "a").values for each in (within, whole))
-    np.testing.assert_allclose(found[6:8], due[6:8], atol=1e-8)
+    np.testing.assert_allclose(found[7:9], due[7:9], atol=1e-8)
     np.testing.assert_allclose(found[2], due[2], rtol=1e-8)
-    square = symmetric.square(due[9:15])
+    square = symmetric.square(due[10:16])
     profile = square[:2, :2] - np.outer(square[:2, 2], square[2, :2]) / square[2, 2]
-    np.testing.assert_allclose(found[8:11], symmetric.flat(profile), rtol=1e-8)
+    np.testing.assert_allclose(found[9:12], symmetric.flat(profile), rtol=1e-8)
     none = within.exact_sum(X, 0 * y, "a").values
     assert not none.any()
 
@@ -280,7 +282,7 @@ def person_times(module: Any) -> None:
             longest = max(longest, math.hypot(np.linalg.norm(u), kappa * np.linalg.norm(i)))
         weights.append(longest)
         own = np.array([row]), np.array([[time, event, entry]])
-        part = function.read(function.exact_sum(*own, "a").values)
+        part = read(function, function.exact_sum(*own, "a").values)
         u, i = added(row, time, event, entry)
         size = np.linalg.norm(part[0]) / max(float(np.linalg.norm(u)), 1e-300)
         weight = min(1.0, size) if u.any() else 1.0
@@ -290,7 +292,7 @@ def person_times(module: Any) -> None:
         np.testing.assert_allclose(part[0], weight * u, atol=1e-6)
         np.testing.assert_allclose(part[1], weight * i, atol=1e-6)
         due, whole = due + part[0], whole + part[1]
-    found = function.read(function.exact_sum(X, STAY, "a").values)
+    found = read(function, function.exact_sum(X, STAY, "a").values)
     np.testing.assert_allclose(found[0], due, atol=1e-6)
     np.testing.assert_allclose(found[1], whole, atol=1e-6)
     assert max(weights) > clip
@@ -344,7 +346,7 @@ def test_sums_are_those_over_rows(check: Callable[[Any], None], module: Any) -> 
         (person_times, person_time, "self.clip / np.maximum(longest, 1e-300)", "2.0"),
         (person_times, person_time, "(0.0, dies), (each, 0.0)", "(each, 0.0)"),
         (person_times, person_time, "own + (scale * a) ** 2)", "own)"),
-        (generalised, glm, "return np.asarray(low + width * y", "return np.asarray(width * y"),
+        (generalised, glm, "return np.asarray(low + width * (y", "return np.asarray(width * (y"),
         (generalised, glm, "return figures * weight[:, None], s * weight", "return figures, s"),
         (generalised, glm, "s[rows] ** 2", "s[rows]"),
         (generalised, glm, "y * up - (1 - y) * rate", "y * up - rate"),

@@ -16,7 +16,7 @@ from parties.agent.vault import Vault
 from parties.kernel.integers.exact import Exact
 from parties.kernel.study.described import Described
 from parties.kernel.study.glm import Generalised
-from parties.kernel.study.hazards import CoxRows, RiskSets, written
+from parties.kernel.study.hazards import CoxRows, RiskSets
 from parties.kernel.study.lifetimes import Lifetimes
 from parties.kernel.study.person_time import PersonTime
 from parties.kernel.sums import row_functions
@@ -31,6 +31,7 @@ from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.calibrate.whitened import moment_plan
 from protocols.statistics.evaluation.objective import EvaluationObjective
 from protocols.statistics.inference.objective import InformationObjective, ProductsObjective
+from protocols.statistics.study.cox import written
 from protocols.statistics.study.objectives import (
     CoxRowsObjective,
     DescriptionObjective,

@@ -79,8 +79,7 @@ def with_noise(
     sums = joined(gram.times(weights / num_rows), cross.times(1 / num_rows))
     units = sums.on(bits) + np.ldexp(noise, bits).astype(np.int64)
     noisy = num_rows * Exact(units, bits).values
-    whole = symmetric.full(noisy[:size] / weights, d)
-    return GramSums(whole, noisy[size:].reshape(d, -1), np.zeros(d))
+    return GramSums(symmetric.square(noisy[:size]), noisy[size:].reshape(d, -1), np.zeros(d))
 
 
 def scaled_sums(sums: GramSums, unit: float, row_sums: bool) -> list[Array]:

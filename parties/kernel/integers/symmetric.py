@@ -24,13 +24,8 @@ def weights(size: int) -> Array:
 def square(values: Array) -> Array:
     """Inverse of `flat`."""
     size = int(np.sqrt(2 * len(values)))
-    return full(values / weights(size), size)
-
-
-def full(upper: Array, size: int) -> Array:
-    """The symmetric matrix of an upper triangle, in `np.triu_indices` order."""
     found = np.zeros((size, size))
-    found[np.triu_indices(size)] = upper
+    found[np.triu_indices(size)] = values / weights(size)
     return np.asarray(found + np.triu(found, 1).T)
 
 

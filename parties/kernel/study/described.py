@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parties.kernel.integers.exact import Exact, joined
-from parties.kernel.sums.row_function import Array, SumFunction, of_sites
+from parties.kernel.sums.row_function import LARGEST, Array, SumFunction, of_sites
 from protocols.errors import ParameterError
 
 MOMENT_BITS = 36
@@ -56,13 +56,12 @@ class Described(SumFunction):
         flat = [number for column in self.columns for number in column]
         if not flat or any(len(column) != 4 for column in self.columns):
             raise ParameterError("columns: none, or one that is not of four numbers")
-        if any(type(n) is not int for n in (*flat, *self.groups)):
-            raise ParameterError("columns and groups are not of whole numbers")
+        if any(type(n) is not int for n in flat):
+            raise ParameterError("columns are not of whole numbers")
         for first, count, missing, bins in self.columns:
             if first < 0 or count < 1 or missing < -1 or bins < 0 or (bins and count != 1):
                 raise ParameterError(f"columns: {(first, count, missing, bins)} is no column")
-        if min(self.groups, default=0) < 0 or len({*self.groups}) != len(self.groups):
-            raise ParameterError(f"groups={self.groups} are not different places")
+        check_places(groups=self.groups)
         if not all(isinstance(site, str) for site in self.sites) or len({*self.sites}) != len(
             self.sites
         ):
@@ -142,3 +141,29 @@ def chosen(ones: NDArray[np.bool_]) -> NDArray[np.intp]:
     """Place of the first one of every row, the number of places where there is none."""
     padded = np.column_stack([ones, np.ones(len(ones), bool)])
     return np.asarray(np.argmax(padded, axis=1), dtype=np.intp)
+
+
+def check_places(**places: tuple[int, ...]) -> None:
+    """Each is of different features.
+
+    Raises:
+        ParameterError: names the field.
+    """
+    for name, each in places.items():
+        if any(type(k) is not int or not 0 <= k < 1 << 16 for k in each):
+            raise ParameterError(f"{name}={each} are not places of features")
+        if len({*each}) != len(each):
+            raise ParameterError(f"{name}={each}: a feature is named twice")
+
+
+def check_numbers(size: int, **numbers: tuple[float, ...]) -> None:
+    """So many of each, within LARGEST.
+
+    Raises:
+        ParameterError: names the field.
+    """
+    for name, each in numbers.items():
+        if len(each) != size:
+            raise ParameterError(f"{name} has {len(each)} entries, and not {size}")
+        if not np.abs(each).max(initial=0.0) <= LARGEST:
+            raise ParameterError(f"{name}: an entry is not within {LARGEST:g}")

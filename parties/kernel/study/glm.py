@@ -16,6 +16,13 @@ the party adds nothing. Score, information and robust sums are then those of x l
 which gives estimates and errors of a model with an indicator for every party (Frisch and Waugh),
 and nobody learns the intercepts. With `clusters` a party adds t t^T, t the sum of its rows' scores.
 
+With an `estimand` a row also weighs by the inverse of its probability p of the treatment t that it
+has, by a logistic model at public `scores` and held on [trim, 1 - trim], of t = 1 and of t = 0
+
+    ate      1 / p,      1 / (1 - p),
+    att      1,      p / (1 - p),
+    overlap  1 - p,      p.
+
 Without privacy alone: norms are those of exact sums, which need them for their range.
 """
 
@@ -26,30 +33,32 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import digamma, expit, log_ndtr, ndtr, polygamma, xlogy
+from numpy.typing import NDArray
+from scipy.special import digamma, expit, log_expit, log_ndtr, ndtr, polygamma, xlogy
 
 from parties.kernel.integers import added, symmetric
 from parties.kernel.integers.exact import Exact, joined
 from parties.kernel.integers.integer_rows import lengths
 from parties.kernel.sheet import SLACK
-from parties.kernel.study.lifetimes import check_places
+from parties.kernel.study.described import check_numbers, check_places
 from parties.kernel.sums.products import of_each
-from parties.kernel.sums.row_function import LARGEST, Array, SumFunction, check_sizes
+from parties.kernel.sums.row_function import Array, SumFunction, check_sizes
 from protocols.errors import ParameterError
 
-LINKS = {
-    "binomial": ("logit", "probit", "cloglog"),
-    "poisson": ("log",),
-    "gaussian": ("identity",),
-    "gamma": ("log",),
-    "negative-binomial": ("log",),
+ESTIMANDS: Mapping[str, Callable[[Array], tuple[Array, Array]]] = {
+    "ate": lambda p: (1 / p, 1 / (1 - p)),
+    "att": lambda p: (np.ones_like(p), p / (1 - p)),
+    "overlap": lambda p: (1 - p, p),
 }
-"""By family, the usual one first."""
+"""Weights of rows with the treatment and without."""
+LEAST_TRIM = 1e-4
+TARGETS = 8
+"""Places below are of numbers among the outcomes, others, less so many, of features."""
 LARGEST_ETA, FAR = 30.0, 5.0
 STEPS, LONGEST = 60, 2.0
 """Of Newton's method for a party's own intercept."""
 TINY = 1e-300
-FIGURES = ("weight", "weighted", "deviance", "pearson", "first", "second")
+FIGURES = ("weight", "weighted", "deviance", "pearson", "first", "second", "clipped")
 Place = tuple[int, float, float]
 
 
@@ -58,10 +67,11 @@ class Generalised(SumFunction):
     """Figures, score, information and robust sums; then of clusters.
 
     family, link: of LINKS; theta: of the covariates, the intercept last, shape (d + 1,); columns:
-    places of the covariates, shape (d,); target, weight, offset: (place, low, width) of a number
-    among the outcomes, which are on [0, 1] of their ranges; empty: none; alpha: of the negative
-    binomial, 0 of others; row_norm: B, of the covariates; within, clusters: see the module; rows:
-    of the largest party.
+    places of the covariates, shape (d,); target, weight, offset: (place, low, width) of a number on
+    [0, 1] of its range, see TARGETS; empty: none; alpha: of the negative binomial, 0 of others;
+    row_norm: B, of the covariates; within, clusters: see the module; rows: of the largest party;
+    estimand: of ESTIMANDS, or empty; treatment: its feature; scored, scores: columns and theta of
+    its model; trim: see the module.
 
     Raises:
         ParameterError: a field is out of range.
@@ -82,23 +92,28 @@ class Generalised(SumFunction):
     alpha: float = 0.0
     within: bool = False
     clusters: bool = False
+    estimand: str = ""
+    treatment: tuple[int, ...] = ()
+    scored: tuple[int, ...] = ()
+    scores: tuple[float, ...] = ()
+    trim: float = 0.0
 
     def __post_init__(self) -> None:
-        check_places(columns=self.columns)
-        if self.link not in LINKS.get(self.family, ()):
+        check_places(columns=self.columns, scored=self.scored, treatment=self.treatment)
+        if self.link not in LINKS.get(self.family, {}):
             raise ParameterError(f"family={self.family!r} has no link {self.link!r}")
-        if len(self.theta) != len(self.columns) + 1:
-            raise ParameterError(
-                f"theta has {len(self.theta)} entries for {len(self.columns)} covariates and an "
-                "intercept"
-            )
-        if not np.abs(self.theta).max() <= LARGEST:
-            raise ParameterError(f"theta: an entry is not within {LARGEST:g}")
+        check_numbers(len(self.columns) + 1, theta=self.theta)
+        if self.estimand:
+            check_numbers(len(self.scored) + 1, scores=self.scores)
+            if self.estimand not in ESTIMANDS or len(self.treatment) != 1:
+                raise ParameterError(f"estimand={self.estimand!r}: unknown, or of no treatment")
+            if not LEAST_TRIM <= self.trim < 0.5:
+                raise ParameterError(f"trim={self.trim} is not from {LEAST_TRIM} to below 0.5")
         for name in ("target", "weight", "offset"):
             each = getattr(self, name)
             if each or name == "target":
                 place, low, width = each
-                if type(place) is not int or not (0 <= place < 8 and abs(low) <= 1e9 >= width > 0):
+                if type(place) is not int or not (place >= 0 and abs(low) <= 1e9 >= width > 0):
                     raise ParameterError(f"{name}={each} is no place, low end and width")
         if self.weight and self.weight[1] < 0:
             raise ParameterError(f"weight={self.weight}: its low end is negative")
@@ -167,6 +182,7 @@ class Generalised(SumFunction):
         if self.family == "gamma":
             s = 1 + own * math.exp(-low)
         weight = _ends(self.weight)[1] if self.weight else 1.0
+        weight = weight / (self.trim if self.estimand else 1.0)
         more = 0.0 if self.family == "gaussian" else 1 / min(_ends(self.target)[0] or 1.0, 1.0)
         deviance = 8 * (1 + own + s) * (2 + far + math.log(1 + own + more)) + far**2 + s**2
         return max(1.0, s) * max(1.0, weight), max(1.0, weight) * (deviance + 8 * top)
@@ -180,9 +196,9 @@ class Generalised(SumFunction):
 
     def exact_sum(self, x: Array, y: Array, name: str) -> Exact:
         """All parts, of one party's rows."""
-        target = _read(y, self.target)
-        weight = _read(y, self.weight) if self.weight else np.ones(len(y))
-        offset = _read(y, self.offset) if self.offset else np.zeros(len(y))
+        target = _read(x, y, self.target)
+        weight, clipped = self.weights(x, y)
+        offset = _read(x, y, self.offset) if self.offset else np.zeros(len(y))
         *slopes, intercept = self.theta
         x = x[:, list(self.columns)]
         eta = x @ np.array(slopes) + intercept + offset
@@ -196,8 +212,9 @@ class Generalised(SumFunction):
             x = np.column_stack([x, np.ones(len(x))])
         (bound, figure), norm = self._bounds, self.row_norm * (1 + self.within)
         scores = x * s[:, None]
+        told = np.column_stack([figures, clipped, scores])
         parts: tuple[tuple[Callable[[slice], Array], float], ...] = (
-            (lambda rows: np.column_stack([figures[rows], scores[rows]]), figure + bound * norm),
+            (lambda rows: told[rows], figure + bound * norm),
             (lambda rows: of_each(x[rows], w[rows]), bound * norm**2),
             (lambda rows: of_each(x[rows], s[rows] ** 2), (bound * norm) ** 2),
         )
@@ -212,10 +229,21 @@ class Generalised(SumFunction):
             found.append(Exact.of(symmetric.flat(np.outer(total, total))))
         return joined(*found)
 
+    def weights(self, x: Array, y: Array) -> tuple[Array, NDArray[np.bool_]]:
+        """Of every row, and whether its probability of the treatment was held."""
+        weight = _read(x, y, self.weight) if self.weight else np.ones(len(y))
+        if not self.estimand:
+            return weight, np.zeros(len(y), bool)
+        *slopes, intercept = self.scores
+        p = expit(x[:, list(self.scored)] @ np.array(slopes) + intercept)
+        held = np.clip(p, self.trim, 1 - self.trim)
+        treated, others = ESTIMANDS[self.estimand](held)
+        return weight * np.where(x[:, self.treatment[0]] > 0.5, treated, others), p != held
+
     def terms(self, eta: Array, y: Array, weight: Array) -> tuple[Array, Array, Array]:
-        """Figures, s and w of every row, weighted; shapes (rows, 6), (rows,) and (rows,)."""
+        """Figures but the last, s and w, weighted; shapes (rows, 6), (rows,) and (rows,)."""
         eta = np.clip(eta, *self.ends)
-        mean, s, w, deviance = _FAMILIES[self.family, self.link](eta, y, self.alpha)
+        mean, s, w, deviance = LINKS[self.family][self.link](eta, y, self.alpha)
         square = s * s * (self.family in ("gaussian", "gamma"))
         first = second = np.zeros(len(y))
         if self.alpha:
@@ -251,10 +279,10 @@ def _ends(place: tuple[int | float, ...]) -> tuple[float, float]:
     return float(low), float(low + width)
 
 
-def _read(y: Array, place: tuple[int | float, ...]) -> Array:
-    """In its own units."""
-    k, low, width = place
-    return np.asarray(low + width * y[:, int(k)])
+def _read(x: Array, y: Array, place: tuple[int | float, ...]) -> Array:
+    """In its own units; of a feature whether it is a one."""
+    k, low, width = int(place[0]), *place[1:]
+    return np.asarray(low + width * (y[:, k] if k < TARGETS else x[:, k - TARGETS] > 0.5))
 
 
 # -- families: mean, s, w and unit deviance -------------------------------------------------------
@@ -287,12 +315,7 @@ def _negative_binomial(eta: Array, y: Array, alpha: float) -> Terms:
 
 def _logit(eta: Array, y: Array, alpha: float) -> Terms:
     mean = expit(eta)
-    return (
-        mean,
-        y - mean,
-        mean * (1 - mean),
-        _entropy(y, -np.logaddexp(0, -eta), -np.logaddexp(0, eta)),
-    )
+    return mean, y - mean, mean * (1 - mean), _entropy(y, log_expit(eta), log_expit(-eta))
 
 
 def _probit(eta: Array, y: Array, alpha: float) -> Terms:
@@ -314,12 +337,11 @@ def _entropy(y: Array, yes: Array, no: Array) -> Array:
     return np.asarray(2 * (xlogy(y, y) + xlogy(1 - y, 1 - y) - y * yes - (1 - y) * no))
 
 
-_FAMILIES: Mapping[tuple[str, str], Callable[[Array, Array, float], Terms]] = {
-    ("gaussian", "identity"): _gaussian,
-    ("poisson", "log"): _poisson,
-    ("gamma", "log"): _gamma,
-    ("negative-binomial", "log"): _negative_binomial,
-    ("binomial", "logit"): _logit,
-    ("binomial", "probit"): _probit,
-    ("binomial", "cloglog"): _cloglog,
+LINKS: Mapping[str, Mapping[str, Callable[[Array, Array, float], Terms]]] = {
+    "binomial": {"logit": _logit, "probit": _probit, "cloglog": _cloglog},
+    "poisson": {"log": _poisson},
+    "gaussian": {"identity": _gaussian},
+    "gamma": {"log": _gamma},
+    "negative-binomial": {"log": _negative_binomial},
 }
+"""By family, the usual one first."""

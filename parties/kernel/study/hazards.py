@@ -20,7 +20,7 @@ Without privacy alone: norms are those of exact sums, which need them for their 
 from __future__ import annotations
 
 import math
-from base64 import b64decode, b64encode
+from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -32,8 +32,8 @@ from scipy.special import ndtr
 
 from parties.kernel.integers import added, blocks, symmetric
 from parties.kernel.integers.exact import Exact, joined
-from parties.kernel.study.described import add, chosen
-from parties.kernel.study.lifetimes import Grid, Places, check_places
+from parties.kernel.study.described import add, check_numbers, check_places, chosen
+from parties.kernel.study.lifetimes import Grid, Places
 from parties.kernel.sums.integer_sums import PartSum, row_scores
 from parties.kernel.sums.products import LARGEST_SCORE, of_each
 from parties.kernel.sums.row_function import LARGEST, Array, SumFunction, check_sizes
@@ -66,12 +66,7 @@ class AtPoint(SumFunction):
 
     def __post_init__(self) -> None:
         check_places(columns=self.columns, strata=self.strata)
-        if not self.theta or len(self.theta) != len(self.columns):
-            raise ParameterError(
-                f"theta has {len(self.theta)} entries for {len(self.columns)} covariates"
-            )
-        if not np.abs(self.theta).max() <= LARGEST:
-            raise ParameterError(f"theta: an entry is not within {LARGEST:g}")
+        check_numbers(max(1, len(self.columns)), theta=self.theta)
         if {type(self.recorded), type(self.late)} != {bool}:
             raise ParameterError("recorded and late are true or false")
         check_sizes(row_norm=self.row_norm)
@@ -152,10 +147,10 @@ class RiskSets(AtPoint):
 class CoxRows(AtPoint):
     """Residuals, concordance and adjusted curves; see the module.
 
-    theta: the fitted point; tables: `written` a, ta and H, the cumulative hazard, of shape (strata,
-    bins), then b, tb and c, (strata, bins, d); scores: (mean, std, count) of the bins of x theta,
-    as wide as normal ones would fill evenly; factor: places of a covariate's features, which are
-    set to none and to each.
+    theta: the fitted point; tables: a, ta and H, the cumulative hazard, of shape (strata, bins),
+    then b, tb and c, (strata, bins, d), little-endian in base 64; scores: (mean, std, count) of the
+    bins of x theta, as wide as normal ones would fill evenly; factor: places of a covariate's
+    features, which are set to none and to each.
 
     Raises:
         ParameterError: a field is out of range.
@@ -277,9 +272,3 @@ def score_residuals(
     dies, w = event[:, None].astype(float), w[:, None]
     tied = x * at("ta", out) - at("tb", out)
     return np.asarray(dies * (x - at("c", out)) - w * (x * a - b) + dies * w * tied)
-
-
-def written(*tables: Array) -> str:
-    """Numbers of float64, little-endian, in base 64: a plan is read and signed many times."""
-    flat = np.concatenate([np.asarray(each, "<f8").ravel() for each in tables])
-    return b64encode(flat.astype("<f8").tobytes()).decode()

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parties.kernel.integers.exact import Exact
-from parties.kernel.study.described import add, chosen
+from parties.kernel.study.described import add, check_places, chosen
 from parties.kernel.sums.row_function import Array, SumFunction
 from protocols.errors import ParameterError
 
@@ -149,16 +149,3 @@ class Lifetimes(SumFunction):
             for own in group_counts.T:  # a view
                 own[::-1] = np.convolve(own[::-1], root)[: self.bins]
         return Exact(table.ravel(), FACTOR_BITS)
-
-
-def check_places(**places: tuple[int, ...]) -> None:
-    """Each is of different features.
-
-    Raises:
-        ParameterError: names the field.
-    """
-    for name, each in places.items():
-        if any(type(k) is not int or not 0 <= k < 1 << 16 for k in each):
-            raise ParameterError(f"{name}={each} are not places of features")
-        if len({*each}) != len(each):
-            raise ParameterError(f"{name}={each}: a feature is named twice")

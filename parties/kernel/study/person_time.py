@@ -38,13 +38,11 @@ import numpy as np
 from parties.kernel.integers import symmetric
 from parties.kernel.integers.exact import Exact
 from parties.kernel.integers.integer_rows import along
-from parties.kernel.study.lifetimes import check_places
+from parties.kernel.study.described import check_numbers, check_places
 from parties.kernel.sums.integer_sums import row_scores, summed
-from parties.kernel.sums.products import of_each
-from parties.kernel.sums.row_function import LARGEST, Array, SumFunction, check_sizes
+from parties.kernel.sums.products import LARGEST_SCORE, of_each
+from parties.kernel.sums.row_function import Array, SumFunction, check_sizes
 from protocols.errors import ParameterError
-
-LARGEST_SCORE = 30.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,16 +78,10 @@ class PersonTime(SumFunction):
         if type(self.late) is not bool:
             raise ParameterError("late is true or false")
         d, intervals = len(self.columns), len(self.cuts) + 1
-        for name, size in (
-            ("base", intervals),
-            ("scale", intervals),
-            ("centre", d),
-            ("matrix", d * d),
-            ("theta", intervals + d),
-        ):
-            own = getattr(self, name)
-            if len(own) != size or not np.abs(own).max(initial=0.0) <= LARGEST:
-                raise ParameterError(f"{name} is not {size} numbers within {LARGEST:g}")
+        check_numbers(intervals, base=self.base, scale=self.scale)
+        check_numbers(intervals + d, theta=self.theta)
+        check_numbers(d, centre=self.centre)
+        check_numbers(d * d, matrix=self.matrix)
         if not d or not (np.diff([0.0, *self.cuts, 1.0]) > 0).all():
             raise ParameterError(
                 f"cuts={self.cuts} do not rise in (0, 1), or there is no covariate"
@@ -164,15 +156,3 @@ class PersonTime(SumFunction):
             i = i + ((before + a) * square) ** 2
             found = np.maximum(found, (g + self.kappa**2 * i).max(axis=1))
         return np.asarray(np.sqrt(found))
-
-    def read(self, total: Array) -> tuple[Array, Array]:
-        """Score, shape (J + d,), and information, (J + d, J + d), of a sum of v."""
-        d, k = len(self.columns), len(self.base)
-        ends = np.cumsum([k + d, k, k * d])
-        score, own, cross, rest = np.split(total, ends)
-        information = np.zeros((k + d, k + d))
-        information[:k, :k] = np.diag(own)
-        information[:k, k:] = cross.reshape(k, d) / np.sqrt(2)
-        information[k:, :k] = information[:k, k:].T
-        information[k:, k:] = symmetric.square(rest)
-        return score, information / self.kappa

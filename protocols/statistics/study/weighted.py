@@ -28,7 +28,7 @@ from scipy.stats import beta, norm, qmc
 from parties.kernel.study.person_time import PersonTime
 from parties.kernel.sums.row_function import LARGEST
 from protocols.statistics.inference.estimate import Estimate
-from protocols.statistics.study.whitened import Counts
+from protocols.statistics.study.whitened import Counts, read
 
 Array = NDArray[np.float64]
 PERSONS = 2**11
@@ -55,7 +55,7 @@ def weight_share(function: PersonTime, found: Counts, flags: Flags) -> Array:
     x, y = persons(own, found, flags)
     parts, whole = own.parts(x, y), replace(own, clip=LARGEST).parts(x, y)
     weights = np.linalg.norm(parts, axis=1) / np.maximum(np.linalg.norm(whole, axis=1), 1e-300)
-    once, twice = (own.read(each)[1] for each in (parts.sum(axis=0), weights @ parts))
+    once, twice = (read(own, each)[1] for each in (parts.sum(axis=0), weights @ parts))
     root = _power(once, -0.5)
     return np.asarray(root @ twice @ root)
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from parties.kernel.integers import symmetric
 from parties.kernel.study.person_time import PersonTime
 from protocols.errors import PrivacyError
 from protocols.statistics.inference.estimate import noise_norm
@@ -97,3 +98,16 @@ def whitened(
         late=late,
         **{name: tuple(values.tolist()) for name, values in fields.items()},
     )
+
+
+def read(function: PersonTime, total: Array) -> tuple[Array, Array]:
+    """Score, shape (J + d,), and information, (J + d, J + d), of a sum of v."""
+    d, k = len(function.columns), len(function.base)
+    ends = np.cumsum([k + d, k, k * d])
+    score, own, cross, rest = np.split(total, ends)
+    information = np.zeros((k + d, k + d))
+    information[:k, :k] = np.diag(own)
+    information[:k, k:] = cross.reshape(k, d) / np.sqrt(2)
+    information[k:, :k] = information[:k, k:].T
+    information[k:, k:] = symmetric.square(rest)
+    return score, information / function.kappa

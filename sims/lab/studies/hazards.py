@@ -40,7 +40,7 @@ from protocols.statistics.inference.estimate import Noisy, private_steps, safe_s
 from protocols.statistics.inference.objective import ProductsObjective
 from protocols.statistics.study.objectives import LifetimesObjective, PersonTimeObjective
 from protocols.statistics.study.weighted import Flags, weighted
-from protocols.statistics.study.whitened import counts, whitened
+from protocols.statistics.study.whitened import counts, read, whitened
 from protocols.sums.one_sum import OneSum
 from protocols.sums.plan import GradientPlan
 from sims.lab.audits.privacy import chunks, lower_bounds
@@ -102,7 +102,7 @@ def fitted(
         sigma = function.moves("") / cost
         total = function.parts(x, y).sum(axis=0)
         total = total + sigma * rng.standard_normal(total.shape)
-        return Noisy(point, *function.read(total), sigma, sigma / function.kappa)
+        return Noisy(point, *read(function, total), sigma, sigma / function.kappa)
 
     first = ask(np.zeros(len(start.theta)), mu * math.sqrt(FIRST))
     point = safe_step(first.theta, first.score, first.information, first.tau)

@@ -152,7 +152,7 @@ def test_of_usual_links_robust_errors_are_statsmodels_too() -> None:
     for family in ("binomial", "poisson", "gaussian"):
         rows = table(family)
         found = fitted(rows, family, cluster=True)
-        model = truth(rows, family, LINKS[family][0], 1.0).model
+        model = truth(rows, family, next(iter(LINKS[family])), 1.0).model
         sites = {"groups": pd.factorize(rows.site)[0]}
         for name, kind, more in (("robust_se", "HC0", None), ("cluster_se", "cluster", sites)):
             due = model.fit(tol=1e-13, maxiter=300, cov_type=kind, cov_kwds=more)

@@ -14,7 +14,7 @@ from dp_accounting.pld import pld_privacy_accountant
 from parties.agent.manifest import describe_plan
 from parties.kernel.study.described import Described
 from parties.kernel.study.glm import Generalised
-from parties.kernel.study.hazards import CoxRows, RiskSets, written
+from parties.kernel.study.hazards import CoxRows, RiskSets
 from parties.kernel.study.lifetimes import Lifetimes
 from parties.policy import Policy
 from protocols.errors import ParameterError, PolicyError, PrivacyError
@@ -27,6 +27,7 @@ from protocols.privacy.certificates.mechanism import Mechanism
 from protocols.statistics.evaluation.objective import EvaluationObjective
 from protocols.statistics.inference.objective import InformationObjective, ProductsObjective
 from protocols.statistics.study import objectives as study_objectives
+from protocols.statistics.study.cox import written
 from protocols.statistics.study.objectives import (
     CoxRowsObjective,
     DescriptionObjective,
