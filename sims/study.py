@@ -17,6 +17,7 @@ from ciphercohort.job.layout import DESCRIPTION, GLM, SURVIVAL
 from ciphercohort.job.options import FilePath
 from ciphercohort.results.exact_sums import tell
 from ciphercohort.study.asked import (
+    ChosenColumns,
     CoxOptions,
     CurveOptions,
     DescribeOptions,
@@ -32,7 +33,7 @@ from ciphercohort.study.imputed import Pooled, imputed_by
 from ciphercohort.study.private_cox import PrivateCox, hazards_by
 from ciphercohort.study.stays import check_exact, with_stays
 from ciphercohort.study.survival import Survival, survival_by
-from parties.reader.cells import missing_cells
+from parties.reader.cells import missing_cells, text_cells
 from parties.reader.schema import Classes, Label, Schema
 from parties.reader.shard import encode_shard
 from parties.reader.table import Table, read_table
@@ -237,23 +238,51 @@ def glm(data: Table, **given: Any) -> Glm | Pooled:
     check_exact(given.get("epsilon"))
     own, asked = parted(GlmOptions, given)
     terms = Asked(data=data, **asked)
+    # Of two models each takes columns that the other may leave out.
+    whole = terms if own.propensity is None else replace(terms, include=())
     named = tuple(filter(None, (own.target, own.weight, own.offset)))
-    frame = terms.table(*named)
-    if (found := terms.schema_given()) is not None:
+    frame = whole.table(*(name for name in named if "=" not in name))
+    if (found := whole.schema_given()) is not None:
         schema = found
     elif own.target is None:
         raise ParameterError("target: name a column, or give a schema")
     else:
+        if "=" in own.target and own.target not in frame.columns:
+            whole, frame = _with_category(whole, frame, own.target)
         schema = with_ranges(
-            terms.inferred(frame, named, **_drawn(own.imputations)),
+            whole.inferred(frame, named, **_drawn(own.imputations)),
             frame,
             own.family,
             own.target,
             own.weight,
         )
+    columns: tuple[str, ...] = ()
+    if own.propensity is not None and terms.include:
+        names = [column.name for column in schema.columns]
+        columns = ChosenColumns(include=tuple(terms.include)).of(names, (own.treatment,))
     terms.check_folder(GLM)
     sums, _ = terms.sums(frame, schema, by_range(schema))
-    return terms.kept(imputed_by(glm_by, sums, own), GLM)
+    return terms.kept(imputed_by(glm_by, replace(sums, columns=columns), own), GLM)
+
+
+def _with_category(terms: Asked, frame: pd.DataFrame, name: str) -> tuple[Asked, pd.DataFrame]:
+    """With a column of 0 and 1 for a category, in the place of the column that it is of.
+
+    Raises:
+        SchemaError: there is no such, or cells of the column are missing.
+    """
+    column, _, category = name.partition("=")
+    if column not in frame.columns:
+        raise SchemaError(
+            f"{column!r} is not a column{suggest(column, [*map(str, frame.columns)])}"
+        )
+    codes, texts = text_cells(frame[column])
+    if category not in texts or (codes < 0).any():
+        why = "cells of it are missing" if category in texts else "it has no such category"
+        raise SchemaError(f"target={name!r}: {why}{suggest(category, texts)}")
+    frame = frame.assign(**{name: (codes == texts.index(category)).astype(float)})
+    left = [each for each in terms.include if each != column]
+    return replace(terms, exclude=(*terms.exclude, column), include=left), frame
 
 
 def _drawn(imputations: int | None) -> dict[str, Any]:

@@ -106,7 +106,7 @@ class GlmOptions(_Options):
     """Of a generalised linear model. target, weight, offset: numbers of the schema's targets."""
 
     target: str | None = option(
-        None, "Column of numbers, or of 0 and 1. Default: the schema's first."
+        None, "Column of numbers or of 0 and 1, or COLUMN=CATEGORY. Default: the schema's first."
     )
     family: str = option("binomial", "binomial, poisson, negative-binomial, gamma or gaussian.")
     link: str | None = option(
@@ -115,9 +115,24 @@ class GlmOptions(_Options):
     weight: str | None = option(None, "Column of weights, such as of propensities.")
     offset: str | None = option(None, "Column that is added to scores, such as a log of exposure.")
     alpha: float | None = option(None, "Of negative-binomial: dispersion. Default: estimated.")
+    propensity: str | None = option(
+        None, "COLUMN=CATEGORY: rows weigh by their propensity of it, computed at home."
+    )
+    estimand: str | None = option(None, "Of propensity: ate, att or overlap. Default: ate.")
+    trim: float | None = option(
+        None, "Of propensity: the least that a probability, or 1 less it, counts. Default: 0.01."
+    )
+    propensity_columns: str | None = option(
+        None, "Of propensity: columns of its model, a,b. Default: all but the treatment's."
+    )
     site_intercepts: bool = option(False, "Each site has one of its own, which stays there.")
     cluster: bool = option(False, "Standard errors by site, too; of four sites or more.")
     imputations: int | None = _imputations()
+
+    @property
+    def treatment(self) -> str | None:
+        """Column of the propensity's category."""
+        return self.propensity and self.propensity.partition("=")[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +160,7 @@ class ChosenColumns:
         if both := [name for name in exclude if name in include or name in used]:
             raise ParameterError(
                 f"exclude={shown(both[0])} is also in include, or named by by, "
-                "strata or curves: leave it out of one"
+                "strata, curves or propensity: leave it out of one"
             )
         taken = {*(include or known)} | used
         found = tuple(name for name in known if name in taken and name not in exclude)

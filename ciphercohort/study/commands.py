@@ -58,7 +58,7 @@ cohort glm --data stays.csv --target falls --family negative-binomial --offset l
 
 cohort glm --data stays.csv --target cost --family gamma --split by:hospital --site-intercepts
 
-cohort glm --data stays.csv --target died --link cloglog --weight propensity --cluster"""
+cohort glm --data stays.csv --target died --include arm --propensity arm=new --split by:hospital"""
 
 PERSON_TIME = """Example:
 
@@ -125,20 +125,24 @@ COMMANDS = (
         epilog=REGRESS,
         words="""A generalised linear model of rows of several parties, all simulated here, by
         secure sums.
+
+        With --propensity there are two: the treatment's first, of all columns, then the outcome's,
+        of those that are included, whose rows weigh by the first.
         """,
         centre="""A generalised linear model of the rows of every admitted party, by secure sums.
 
         Each sum is a session, which every party consents to. Target, weight and offset are targets
-        of the schema.
+        of the schema. With --propensity there are two models: the treatment's first, of all
+        columns, then the outcome's, of those that are included.
         """,
         records=(GlmOptions,),
         few=(
-            *("data", "target", "family", "link", "weight", "offset", "schema", "parties", "split"),
-            "out",
+            *("data", "target", "family", "link", "weight", "offset", "propensity", "include"),
+            *("schema", "parties", "split", "out"),
         ),
         few_centre=(
-            *("target", "family", "link", "include", "weight", "offset", "site_intercepts"),
-            *("cluster", "session"),
+            *("target", "family", "link", "include", "weight", "offset", "propensity"),
+            *("site_intercepts", "cluster", "session"),
         ),
     ),
 )

@@ -234,7 +234,7 @@ def _asked(kind: _Kind, settings: Settings, given: dict[str, Any]) -> tuple[Any,
         raise ParameterError(
             "include and exclude choose covariates, and curves have none: leave them out"
         )
-    needed = (getattr(options, name, None) for name in ("by", "strata", "curves"))
+    needed = (getattr(options, name, None) for name in ("by", "strata", "curves", "treatment"))
     known = kind.columns(Schema.load(settings.folder / SCHEMA))
     return options, chosen.of(known, filter(None, needed))
 

@@ -23,9 +23,17 @@ from ciphercohort.results.result import Array
 from ciphercohort.study.asked import GlmOptions
 from ciphercohort.study.cox import SEPARATED, Covariates
 from ciphercohort.study.pictures import forest_picture
+from ciphercohort.study.propensity import (
+    Arms,
+    Treatment,
+    Weighting,
+    check_arms,
+    feature_of,
+    is_feature,
+)
 from ciphercohort.study.stays import check_exact
 from ciphercohort.study.tables import PaperTable, documents, interval, number, p_value
-from parties.kernel.study.glm import LINKS, Generalised
+from parties.kernel.study.glm import LINKS, TARGETS, Generalised
 from parties.reader.cells import numeric_cells
 from parties.reader.schema import NumericColumn, Schema, Targets
 from protocols.errors import ParameterError, SchemaError
@@ -49,7 +57,8 @@ class Glm:
 
     names: "intercept" first, if there is one; coef: shape (names,); errors: standard errors by
     name ("se", "robust_se", "cluster_se"), NaN of those that others determine; dispersion: phi;
-    alpha: of a negative binomial, 0 of others; freedom: n - k, inf where phi is 1.
+    alpha: of a negative binomial, 0 of others; freedom: n - k, inf where phi is 1 or rows weigh by
+    propensities; weighting: of these, whose "se" is robust.
     """
 
     family: str
@@ -69,6 +78,7 @@ class Glm:
     num_sites: int
     plans: tuple[GradientPlan, ...] = field(repr=False)
     notes: tuple[str, ...] = ()
+    weighting: Weighting | None = None
 
     @property
     def ratio(self) -> str:
@@ -110,6 +120,7 @@ class Glm:
             "freedom": self.freedom,
             "exact_sums": True,
             "notes": list(self.notes),
+            **(self.weighting.about() if self.weighting else {}),
         }
 
     def released(self) -> dict[str, Any]:
@@ -118,6 +129,7 @@ class Glm:
             **exact_fields(True),
             "inference": self.rows(),
             "inference_about": self.about(),
+            **({"propensity": self.weighting.released()} if self.weighting else {}),
             "session": self.plans[0].session,
             "plans": [plan.digest() for plan in self.plans],
         }
@@ -125,6 +137,8 @@ class Glm:
     def tables(self) -> tuple[PaperTable, ...]:
         """One row a coefficient."""
         others = {"robust_se": "robust", "cluster_se": "by site"}
+        if self.weighting:  # its errors are robust
+            del others["robust_se"]
         own = [key for key in others if key in self.errors]
         lines = []
         for row in self.rows():
@@ -142,7 +156,8 @@ class Glm:
                     *ratio,
                 )
             )
-        heads = ("", "coef", "std err", *(others[key] for key in own), "p", "95 % CI")
+        error = "robust std err" if self.weighting else "std err"
+        heads = ("", "coef", error, *(others[key] for key in own), "p", "95 % CI")
         title = f"{self.family} regression of {self.target} ({self.link}), {self.num_rows:,} rows"
         return (
             PaperTable(
@@ -152,6 +167,7 @@ class Glm:
                 rows=tuple(lines),
                 notes=tuple(self._notes()),
             ),
+            *(self.weighting.tables() if self.weighting else ()),
         )
 
     def _notes(self) -> Iterator[str]:
@@ -161,11 +177,14 @@ class Glm:
         if self.alpha:
             yield f"variance mu + {self.alpha:.4g} mu^2"
         if self.weight:
-            yield f"weighted by {self.weight}: take the robust errors where weights are estimated"
+            known = "" if self.weighting else ": take the robust errors where weights are estimated"
+            yield f"weighted by {self.weight}{known}"
         if self.offset:
             yield f"offset {self.offset}"
         if self.site_intercepts:
             yield "each site has an intercept of its own, which stays there"
+        if self.weighting:
+            yield from self.weighting.notes()
         yield from self.notes
 
     def documents(self) -> Iterator[tuple[str, str]]:
@@ -181,7 +200,134 @@ class Glm:
         }
         words = f"{self.ratio.capitalize()}s with 95 % intervals"
         pictures = {"ratios": (forest_picture(own, self.ratio), words)} if own else {}
+        if self.weighting:
+            pictures |= self.weighting.pictures()
         yield from documents("Regression", self.tables(), pictures)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Model:
+    """What is fitted over rows of `views.by_range`; alpha: None: it is estimated.
+
+    fields: of `Generalised`, but for theta and alpha; named: of `Glm`: target, weight and offset.
+    """
+
+    covariates: Covariates
+    fields: dict[str, Any]
+    named: dict[str, Any]
+    alpha: float | None = None
+    site_intercepts: bool = False
+    cluster: bool = False
+
+    def fitted(
+        self, sums: SumSeries, plans: list[GradientPlan], mean: float | None = None
+    ) -> tuple[Glm, Array]:
+        """And theta of scaled covariates; plans: are added to; mean: of the target, if known.
+
+        Raises:
+            ParameterError: there is no maximum. CohortError: a sum is refused, or aborted.
+        """
+        family, link, alpha = self.fields["family"], self.fields["link"], self.alpha
+        covariates, site_intercepts, cluster = self.covariates, self.site_intercepts, self.cluster
+        target, offset = self.named["target"], self.named.get("offset")
+        negative, sites, begun = family == "negative-binomial", len(sums.sizes), len(plans)
+
+        def ask(theta: Array, ratio: float, **more: Any) -> GlmSums:
+            adds = Generalised(
+                theta=tuple(theta.tolist()),
+                alpha=1 / ratio if negative else 0.0,
+                columns=covariates.places,
+                **self.fields,
+                **more,
+            )
+            return _opened(sums, adds, plans)
+
+        theta, ratio = np.zeros(len(covariates.names) + 1), 1 / (alpha or 1.0)
+        if mean is None:
+            first = ask(theta, ratio).figures
+            mean = first["weighted"] / max(first["weight"], 1e-300)
+        middle = self.fields["offset"][1] + self.fields["offset"][2] / 2 if offset else 0.0
+        theta[-1] = linked(link, mean) - middle
+        if not np.isfinite(theta[-1]):
+            raise ParameterError(f"target={target!r}: all rows have the same value, at an end")
+        slopes = slice(None, -1) if site_intercepts else slice(None)
+        current: GlmSums | None = None
+        kept: NDArray[np.bool_] = np.zeros(0, dtype=bool)
+        largest: Array = np.zeros(0)
+        labels = np.array([*covariates.names, "intercept"])[slopes]
+        freedom = 0.0
+        for _ in range(MOST_ROUNDS):
+            found = ask(theta, ratio, within=site_intercepts, clusters=cluster)
+            most = math.inf if current is None else 2 * current.figures["deviance"] + 1
+            if current is not None and found.figures["deviance"] > most:
+                theta[slopes] -= (theta - np.array(current.adds.theta))[slopes] / 2  # too far
+                continue
+            current = found
+            if not len(kept):
+                kept, largest = independent(current.information), np.diag(current.information)
+                freedom = float(sums.rows - kept.sum() - (sites if site_intercepts else 0))
+            largest = np.maximum(largest, np.diag(current.information))
+            gone = kept & (np.diag(current.information) < SEPARATED * largest)
+            if gone.any() and family == "binomial":
+                raise ParameterError(
+                    f"there is no maximum: {', '.join(labels[gone])} separates the outcomes; leave "
+                    "it out, or merge rare categories"
+                )
+            try:
+                step, decrement = current.step(kept)
+            except np.linalg.LinAlgError:
+                raise ParameterError("the information is singular: leave out columns") from None
+            theta[slopes] += step
+            done = decrement <= CONVERGED * current.dispersion(freedom)
+            if negative and alpha is None:
+                move, left = current.ratio_step()
+                ratio, done = ratio * math.exp(move), done and left <= CONVERGED
+                if not SMALLEST <= ratio <= LARGEST:
+                    raise ParameterError(
+                        "counts vary no more than a Poisson model's: take family poisson"
+                    )
+            if done:
+                break
+        else:
+            raise ParameterError(f"Fisher's scoring finds no maximum in {MOST_ROUNDS} steps")
+        dispersion = current.dispersion(freedom)
+        estimated = sums.rows - freedom
+        correction = sites / (sites - 1) * (sums.rows - 1) / max(sums.rows - estimated, 1.0)
+        covariances = current.covariances(kept, dispersion, correction)
+        into = _in_units(sums.schema, covariates, site_intercepts)
+        blocks = {name: _spread(each, kept) for name, each in covariances.items()}
+        notes = [*covariates.reference, *sums.notes, *left_out(labels[~kept].tolist())]
+        # The intercept comes first.
+        order = np.arange(len(labels)) if site_intercepts else np.roll(np.arange(len(labels)), 1)
+        known = np.where(kept, 0.0, np.nan)
+        model = Glm(
+            family=family,
+            link=link,
+            **self.named,
+            names=tuple(map(str, labels[order])),
+            coef=(into @ theta[slopes] + known)[order],
+            errors={
+                name: (np.sqrt(np.diag(into @ each @ into.T)) + known)[order]
+                for name, each in blocks.items()
+            },
+            dispersion=dispersion,
+            alpha=1 / ratio if negative else 0.0,
+            deviance=current.figures["deviance"],
+            freedom=freedom if family in ("gaussian", "gamma") else math.inf,
+            site_intercepts=site_intercepts,
+            num_rows=sums.rows,
+            num_sites=sites,
+            plans=tuple(plans[begun:]),
+            notes=tuple(notes),
+        )
+        return model, theta
+
+
+def _opened(sums: SumSeries, adds: Generalised, plans: list[GradientPlan]) -> GlmSums:
+    """One sum; its plan is added to the others."""
+    opened = sums.open(GeneralisedObjective(adds=adds))
+    plans.append(opened.plan)
+    return GlmSums.of(adds, opened.values * sums.rows)
 
 
 def glm_by(sums: SumSeries, asked: GlmOptions) -> Glm:
@@ -192,8 +338,24 @@ def glm_by(sums: SumSeries, asked: GlmOptions) -> Glm:
             is refused, or aborted.
     """
     check_exact(sums.wanted.epsilon)
-    family, weight, offset, alpha = asked.family, asked.weight, asked.offset, asked.alpha
-    site_intercepts, cluster = asked.site_intercepts, asked.cluster
+    model, treatment = _asked(sums, asked)
+    plans: list[GradientPlan] = []
+    if treatment is None:
+        return model.fitted(sums, plans)[0]
+    weighting, weights = _weighted(sums, treatment, model.fields, plans)
+    model = replace(model, fields=model.fields | weights)
+    found, _ = model.fitted(sums, plans)
+    errors = found.errors | {"se": found.errors["robust_se"]}
+    return replace(found, errors=errors, freedom=math.inf, weighting=weighting, plans=tuple(plans))
+
+
+def _asked(sums: SumSeries, asked: GlmOptions) -> tuple[_Model, Treatment | None]:
+    """What options are of.
+
+    Raises:
+        ParameterError: one does not fit.
+    """
+    family, alpha, cluster = asked.family, asked.alpha, asked.cluster
     if family not in LINKS:
         raise ParameterError(f"family={family!r} is not one of {', '.join(LINKS)}")
     link = asked.link or next(iter(LINKS[family]))
@@ -207,105 +369,79 @@ def glm_by(sums: SumSeries, asked: GlmOptions) -> Glm:
             f"cluster: of {sites} sites their sums would tell of one; there must be "
             f"{FEWEST_CLUSTERS} or more, and errors by site need many more to be of use"
         )
-    covariates, names = Covariates.of(sums.schema, taken=sums.columns), _targets(sums.schema)
-    target = asked.target or next(iter(names))
-    common: dict[str, Any] = {
+    names = _targets(sums.schema)
+    target, outcome = asked.target or next(iter(names)), None
+    if target in names or not is_feature(sums.schema, target):
+        place = _place(names, "target", target)
+    else:
+        feature, outcome = feature_of(sums.schema, "target", target)
+        place = TARGETS + feature, 0.0, 1.0
+    treatment = Treatment.of(sums.schema, asked, outcome)
+    if treatment and sums.columns and treatment.column not in sums.columns:
+        raise ParameterError(
+            f"propensity={shown(treatment.name)}: the outcome's model has no "
+            f"{shown(treatment.column)}: include it"
+        )
+    covariates = Covariates.of(sums.schema, outcome, sums.columns)
+    fields = {
         "family": family,
         "link": link,
-        "columns": covariates.places,
         "row_norm": math.sqrt(covariates.columns + 1),
         "rows": max(sums.sizes.values()),
-        "target": _place(names, "target", target),
-        "weight": _place(names, "weight", weight),
-        "offset": _place(names, "offset", offset),
+        "target": place,
+        "weight": _place(names, "weight", asked.weight),
+        "offset": _place(names, "offset", asked.offset),
     }
-    plans: list[GradientPlan] = []
-
-    def ask(theta: Array, ratio: float, **more: Any) -> GlmSums:
-        adds = Generalised(
-            theta=tuple(theta.tolist()), alpha=1 / ratio if negative else 0.0, **common, **more
-        )
-        opened = sums.open(GeneralisedObjective(adds=adds))
-        plans.append(opened.plan)
-        return GlmSums.of(adds, opened.values * sums.rows)
-
-    theta, ratio = np.zeros(len(covariates.names) + 1), 1 / (alpha or 1.0)
-    first = ask(theta, ratio).figures
-    middle = 0.0 if offset is None else common["offset"][1] + common["offset"][2] / 2
-    theta[-1] = linked(link, first["weighted"] / max(first["weight"], 1e-300)) - middle
-    if not np.isfinite(theta[-1]):
-        raise ParameterError(f"target={target!r}: all rows have the same value, at an end")
-    slopes = slice(None, -1) if site_intercepts else slice(None)
-    current: GlmSums | None = None
-    kept: NDArray[np.bool_] = np.zeros(0, dtype=bool)
-    largest: Array = np.zeros(0)
-    labels = np.array([*covariates.names, "intercept"])[slopes]
-    freedom = 0.0
-    for _ in range(MOST_ROUNDS):
-        found = ask(theta, ratio, within=site_intercepts, clusters=cluster)
-        if current is not None and found.figures["deviance"] > 2 * current.figures["deviance"] + 1:
-            theta[slopes] -= (theta - np.array(current.adds.theta))[slopes] / 2  # too far
-            continue
-        current = found
-        if not len(kept):
-            kept, largest = independent(current.information), np.diag(current.information)
-            freedom = float(sums.rows - kept.sum() - (sites if site_intercepts else 0))
-        largest = np.maximum(largest, np.diag(current.information))
-        gone = kept & (np.diag(current.information) < SEPARATED * largest)
-        if gone.any() and family == "binomial":
-            raise ParameterError(
-                f"there is no maximum: {', '.join(labels[gone])} separates the outcomes; leave it "
-                "out, or merge rare categories"
-            )
-        try:
-            step, decrement = current.step(kept)
-        except np.linalg.LinAlgError:
-            raise ParameterError("the information is singular: leave out columns") from None
-        theta[slopes] += step
-        done = decrement <= CONVERGED * current.dispersion(freedom)
-        if negative and alpha is None:
-            move, left = current.ratio_step()
-            ratio, done = ratio * math.exp(move), done and left <= CONVERGED
-            if not SMALLEST <= ratio <= LARGEST:
-                raise ParameterError(
-                    "counts vary no more than a Poisson model's: take family poisson"
-                )
-        if done:
-            break
-    else:
-        raise ParameterError(f"Fisher's scoring finds no maximum in {MOST_ROUNDS} steps")
-    dispersion = current.dispersion(freedom)
-    estimated = sums.rows - freedom
-    correction = sites / (sites - 1) * (sums.rows - 1) / max(sums.rows - estimated, 1.0)
-    covariances = current.covariances(kept, dispersion, correction)
-    into = _in_units(sums.schema, covariates, site_intercepts)
-    blocks = {name: _spread(each, kept) for name, each in covariances.items()}
-    notes = [*covariates.reference, *sums.notes, *left_out(labels[~kept].tolist())]
-    # The intercept comes first.
-    order = np.arange(len(labels)) if site_intercepts else np.roll(np.arange(len(labels)), 1)
-    known = np.where(kept, 0.0, np.nan)
-    return Glm(
-        family=family,
-        link=link,
-        target=target,
-        names=tuple(map(str, labels[order])),
-        coef=(into @ theta[slopes] + known)[order],
-        errors={
-            name: (np.sqrt(np.diag(into @ each @ into.T)) + known)[order]
-            for name, each in blocks.items()
-        },
-        dispersion=dispersion,
-        alpha=1 / ratio if negative else 0.0,
-        deviance=current.figures["deviance"],
-        freedom=freedom if family in ("gaussian", "gamma") else math.inf,
-        weight=weight,
-        offset=offset,
-        site_intercepts=site_intercepts,
-        num_rows=sums.rows,
-        num_sites=sites,
-        plans=tuple(plans),
-        notes=tuple(notes),
+    model = _Model(
+        covariates=covariates,
+        fields=fields,
+        named={"target": target, "weight": asked.weight, "offset": asked.offset},
+        alpha=alpha,
+        site_intercepts=asked.site_intercepts,
+        cluster=cluster,
     )
+    return model, treatment
+
+
+def _weighted(
+    sums: SumSeries, treatment: Treatment, outcome: dict[str, Any], plans: list[GradientPlan]
+) -> tuple[Weighting, dict[str, Any]]:
+    """Propensities, and fields of sums whose rows weigh by them; outcome: fields of its model.
+
+    Raises:
+        ParameterError: an arm has too few rows, or propensities have no maximum.
+    """
+    covariates, rows = treatment.model, {"rows": outcome["rows"]}
+    numeric = treatment.name == treatment.column
+
+    def arms(**more: Any) -> Arms:
+        return Arms.of(
+            _opened(sums, Generalised(**treatment.balance, **rows, **more), plans), numeric
+        )
+
+    before = arms()
+    check_arms(before, treatment.name)
+    fields = {
+        **{"family": "binomial", "link": "logit", "target": treatment.target},
+        **{"row_norm": math.sqrt(covariates.columns + 1)},
+    }
+    named = {"target": treatment.name, "weight": None, "offset": None}
+    model = _Model(covariates=covariates, fields=fields | rows, named=named)
+    share = float(before.size[0] / before.size.sum())
+    try:
+        found, theta = model.fitted(sums, plans, share)
+    except ParameterError as error:
+        raise ParameterError(f"propensity of {treatment.name}: {error}") from None
+    weights = treatment.weights(theta)
+    weighting = Weighting(
+        treatment=treatment,
+        model=found,
+        before=before,
+        after=arms(weight=outcome["weight"], **weights),
+        shift=sums.schema.affine()[0][list(covariates.places)],
+        num_rows=sums.rows,
+    )
+    return weighting, weights
 
 
 def _targets(schema: Schema) -> dict[str, NumericColumn]:

@@ -36,6 +36,7 @@ Found = TypeVar("Found")
 COMMON = (
     *("model", "family", "link", "target", "ties", "rows", "sites", "events", "level"),
     *("weight", "offset", "site_intercepts", "strata", "grid", "exact_sums"),
+    *("propensity", "estimand", "trim"),
 )
 """Of what fits rest on: the same of all."""
 OTHERS = {"robust_se": "robust", "cluster_se": "by site"}

@@ -103,6 +103,30 @@ def _ratios(low: float, high: float) -> Locator:
     return LogLocator(subs=(1, 2, 5)) if high > 10 * low else even
 
 
+def balance_picture(differences: Mapping[str, tuple[float, float]], alike: float) -> str:
+    """Sizes of standardised differences before and after rows weigh, by name.
+
+    alike: below it groups count as alike.
+    """
+    with mpl.rc_context(LOOK):
+        figure = Figure(figsize=(5.6, 1.2 + 0.28 * len(differences)), layout="constrained")
+        axes = figure.add_subplot()
+        places = [-k for k in range(len(differences))]
+        for which, (label, color, mark) in enumerate(
+            (("before", VERMILLION, "o"), ("weighted", BLUE, "D"))
+        ):
+            sizes = [abs(each[which]) for each in differences.values()]
+            face = color if which else "none"
+            axes.plot(sizes, places, mark, color=color, markerfacecolor=face, label=label)
+        axes.axvline(0.0, color=GREY, linewidth=1)
+        axes.axvline(alike, color=GREY, linewidth=1, linestyle="--")
+        axes.set_yticks(places, list(differences))
+        axes.set_ylim(0.5 - len(differences), 0.5)
+        axes.set_xlabel("standardised difference")
+        axes.legend(loc="best")
+        return to_svg(figure)
+
+
 def forest_picture(ratios: Mapping[str, tuple[float, ...]], what: str = "hazard ratio") -> str:
     """A ratio with its interval for each name, on a logarithmic axis; what: its name."""
     with mpl.rc_context(LOOK):

@@ -33,7 +33,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import digamma, expit, log_expit, log_ndtr, ndtr, polygamma, xlogy
 
 from parties.kernel.integers import added, symmetric
@@ -229,16 +228,17 @@ class Generalised(SumFunction):
             found.append(Exact.of(symmetric.flat(np.outer(total, total))))
         return joined(*found)
 
-    def weights(self, x: Array, y: Array) -> tuple[Array, NDArray[np.bool_]]:
-        """Of every row, and whether its probability of the treatment was held."""
+    def weights(self, x: Array, y: Array) -> tuple[Array, Array]:
+        """Of every row, and a one where its probability of the treatment was held."""
         weight = _read(x, y, self.weight) if self.weight else np.ones(len(y))
         if not self.estimand:
-            return weight, np.zeros(len(y), bool)
+            return weight, np.zeros(len(y))
         *slopes, intercept = self.scores
         p = expit(x[:, list(self.scored)] @ np.array(slopes) + intercept)
         held = np.clip(p, self.trim, 1 - self.trim)
         treated, others = ESTIMANDS[self.estimand](held)
-        return weight * np.where(x[:, self.treatment[0]] > 0.5, treated, others), p != held
+        weight = weight * np.asarray(np.where(x[:, self.treatment[0]] > 0.5, treated, others))
+        return weight, (p != held).astype(np.float64)
 
     def terms(self, eta: Array, y: Array, weight: Array) -> tuple[Array, Array, Array]:
         """Figures but the last, s and w, weighted; shapes (rows, 6), (rows,) and (rows,)."""

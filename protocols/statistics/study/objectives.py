@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from parties.kernel.study.described import Described
-from parties.kernel.study.glm import Generalised
+from parties.kernel.study.glm import TARGETS, Generalised
 from parties.kernel.study.hazards import CoxRows, RiskSets
 from parties.kernel.study.lifetimes import Lifetimes
 from parties.kernel.study.person_time import PersonTime
@@ -219,6 +219,14 @@ class GeneralisedObjective(_Exact):
     adds: Generalised
 
     @property
+    def places(self) -> tuple[int, ...]:
+        """Of covariates, of what weights are computed of, and of features that are a target."""
+        adds = self.adds
+        numbers = (adds.target, adds.weight, adds.offset)
+        named = (each[0] - TARGETS for each in numbers if each and each[0] >= TARGETS)
+        return (*adds.columns, *adds.treatment, *adds.scored, *map(int, named))
+
+    @property
     def alone(self) -> tuple[str, ...]:
         """Of totals of owners, and of rows about an owner's own mean, each has to accept them."""
         return EVERYBODY if self.adds.clusters or self.adds.within else ()
@@ -229,4 +237,8 @@ class GeneralisedObjective(_Exact):
             "sums of products of each owner's whole score are among them: of few owners these tell "
             "of one",
         ) * self.adds.clusters
-        return SERIES, *clusters, *_Study.remarks(self)
+        own = (
+            f"a row weighs by its probability of a treatment ({self.adds.estimand}), which you "
+            "compute of a logistic model that the plan states; the weights stay with you",
+        ) * bool(self.adds.estimand)
+        return SERIES, *clusters, *own, *_Study.remarks(self)

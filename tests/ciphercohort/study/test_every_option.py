@@ -361,7 +361,14 @@ ASKED: dict[str, Cases] = {
                 "--target falls --family poisson",
                 lambda new, old: new.found["inference_about"]["target"] == "falls",
             ),
+            does(
+                "--target arm=b",
+                lambda new, old: (
+                    new.found["inference_about"]["target"] == "arm=b" and "arm=b" not in new.names
+                ),
+            ),
             wrong("--target quince", "quince"),
+            wrong("--target arm=quince", "no such category|neither"),
         )
     },
     "family": {
@@ -409,6 +416,57 @@ ASKED: dict[str, Cases] = {
                 for a in ("0", "nan", "inf")
             ),
             wrong("--alpha 0.7", "alpha"),
+        )
+    },
+    "propensity": {
+        ("glm",): (
+            does(
+                "--propensity arm=b",
+                lambda new, old: (
+                    new.found["propensity"]["propensity"] == "arm=b"
+                    and new.found["inference"][0]["se"] == new.found["inference"][0]["robust_se"]
+                ),
+            ),
+            does("--target arm=b --propensity sex=m", lambda new, old: "arm=b" not in new.names),
+            wrong("--propensity arm=quince", "neither"),
+            wrong("--propensity age", "neither"),
+            wrong("--propensity died", "target of the schema"),
+            wrong("--target arm=b --propensity arm=a", "outcome|neither"),
+        )
+    },
+    "estimand": {
+        ("glm",): (
+            does(
+                "--propensity arm=b --estimand overlap",
+                lambda new, old: new.plans[-1].task.adds.estimand == "overlap",
+            ),
+            wrong("--propensity arm=b --estimand quince", "estimand"),
+            wrong("--estimand att", "propensity alone"),
+        )
+    },
+    "trim": {
+        ("glm",): (
+            does(
+                "--propensity arm=b --trim 0.45",
+                lambda new, old: (
+                    new.plans[-1].task.adds.trim == 0.45 and new.found["propensity"]["clipped"] > 10
+                ),
+            ),
+            *(wrong(f"--propensity arm=b --trim {t}", "trim") for t in ("0", "0.5", "nan")),
+            wrong("--trim 0.1", "propensity alone"),
+        )
+    },
+    "propensity_columns": {
+        ("glm",): (
+            does(
+                "--propensity arm=b --propensity-columns sex",
+                lambda new, old: (
+                    [row["name"] for row in new.found["propensity"]["balance"]] == ["sex=m"]
+                ),
+            ),
+            wrong("--propensity arm=b --propensity-columns sex,quince", "none of the other columns"),
+            wrong("--propensity arm=b --propensity-columns arm", "none of the other columns"),
+            wrong("--propensity-columns sex", "propensity alone"),
         )
     },
     "site_intercepts": {

@@ -67,7 +67,7 @@ class Plain(SumSeries):
         return template, np.sum(parts, axis=0) / self.rows, ""
 
 
-def fitted(rows: pd.DataFrame, family: str, **given: Any) -> Glm:
+def fitted(rows: pd.DataFrame, family: str, columns: tuple[str, ...] = (), **given: Any) -> Glm:
     named = ["y", *(given[name] for name in ("weight", "offset") if given.get(name))]
     left_out = tuple({"w", "off"} - {*named})
     schema = inferred(rows, named, [], exclude=(*left_out, "site"), missing="indicator")
@@ -75,7 +75,8 @@ def fitted(rows: pd.DataFrame, family: str, **given: Any) -> Glm:
     own = by_range(schema)
     shards = {name: encode_shard(each, own) for name, each in rows.groupby("site")}
     sizes = {name: each.rows for name, each in shards.items()}
-    sums = Plain(schema=own, sizes=sizes, wanted=sums_wanted(None, 1e-5, 0), shards=shards)
+    wanted = sums_wanted(None, 1e-5, 0)
+    sums = Plain(schema=own, sizes=sizes, wanted=wanted, shards=shards, columns=columns)
     return glm_by(sums, GlmOptions(target="y", family=family, **given))
 
 
