@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -27,6 +27,7 @@ from ciphercohort.study.asked import CoxOptions, GlmOptions
 from ciphercohort.study.cox import Cox
 from ciphercohort.study.glm import Glm
 from ciphercohort.study.pictures import forest_picture
+from ciphercohort.study.propensity import Weighting
 from ciphercohort.study.tables import PaperTable, documents, interval, number, p_value
 from parties.reader.imputation import MOST_DRAWS
 from protocols.errors import ParameterError
@@ -89,6 +90,20 @@ class Pooled:
         """Each once."""
         return (*dict.fromkeys(note for fit in self.fits for note in fit.notes), *self.notes)
 
+    @property
+    def _weightings(self) -> tuple[Weighting, ...]:
+        """Of each draw, where rows weigh by propensities."""
+        each = (getattr(fit, "weighting", None) for fit in self.fits)
+        return tuple(filter(None, each))
+
+    @property
+    def _others(self) -> dict[str, str]:
+        """Heads of other errors than that of intervals, by name."""
+        known = {name: words for name, words in OTHERS.items() if name in self.fits[0].errors}
+        if self._weightings:
+            del known["robust_se"]
+        return known
+
     def released(self) -> dict[str, Any]:
         """For JSON; fits: the rows of each."""
         plans = [plan for fit in self.fits for plan in fit.plans]
@@ -97,37 +112,44 @@ class Pooled:
             "inference": self.rows(),
             "inference_about": self.about(),
             "fits": [fit.rows() for fit in self.fits],
+            **({"propensities": told} if (told := self._told()) else {}),
             "session": plans[0].session,
             "plans": [plan.digest() for plan in plans],
         }
 
+    def _told(self) -> list[dict[str, Any]]:
+        return [each.released() for each in self._weightings]
+
     def tables(self) -> tuple[PaperTable, ...]:
-        """One row a coefficient."""
+        """One row a coefficient; with propensities, those of the first draw."""
         ratio, first = self.fits[0].ratio, self.fits[0].tables()[0]
         key, lines = ratio.replace(" ", "_"), list[tuple[str, ...]]()
         for row in self.rows():
             lines.append(
                 (
                     row["name"],
-                    *(number(row[name], 4) for name in ("coef", "se", *OTHERS) if name in row),
+                    *(number(row[name], 4) for name in ("coef", "se", *self._others)),
                     p_value(row["p"]),
                     f"[{number(row['low'], 4)}, {number(row['high'], 4)}]",
                     *([interval(row, key)] if key else []),
                     f"{100 * row['fraction_missing']:.0f} %",
                 )
             )
-        others = [words for name, words in OTHERS.items() if name in self.fits[0].errors]
-        heads = ("", "coef", "std err", *others, "p", "95 % CI", *[ratio] * bool(ratio), "missing")
+        error = ("coef", first.heads[2] if self._weightings else "std err", *self._others.values())
+        heads = ("", *error, "p", "95 % CI", *[ratio] * bool(ratio), "missing")
         title = f"{first.title}, {len(self.fits)} imputations"
         notes = (
             "missing cells were drawn by their owners from the schema's models; fits are pooled by "
             "Rubin's rules; missing is the fraction of missing information",
             *self._said,
+            *(note for each in self._weightings[:1] for note in each.basis()),
+            *dict.fromkeys(note for each in self._weightings for note in each.warnings()),
         )
         table = PaperTable(
             name=first.name, title=title, heads=heads, rows=tuple(lines), notes=notes
         )
-        return (table,)
+        more = (own for each in self._weightings[:1] for own in each.tables())
+        return table, *(replace(own, title=f"{own.title}, first draw") for own in more)
 
     def documents(self) -> Iterator[tuple[str, str]]:
         """Files by name; see `tables.documents`."""
@@ -140,6 +162,8 @@ class Pooled:
         }
         words = f"{ratio.capitalize()}s with 95 % intervals, pooled"
         pictures = {"ratios": (forest_picture(own, ratio), words)} if own else {}
+        for each in self._weightings[:1]:
+            pictures |= each.pictures()
         yield from documents("Pooled regression", self.tables(), pictures)
 
 

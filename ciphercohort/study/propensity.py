@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -302,9 +302,9 @@ class Weighting:
             "clipped": self.clipped,
         }
 
-    def notes(self) -> Iterator[str]:
-        """Below the outcome's table."""
-        own, after = self.treatment, self.after
+    def basis(self) -> Iterator[str]:
+        """What the outcome's table rests on."""
+        own = self.treatment
         yield (
             f"rows weigh by their propensity of {own.name} ({own.estimand}: "
             f"{WORDS[own.estimand]}), which each site computes by the model below"
@@ -313,6 +313,11 @@ class Weighting:
             "standard errors, intervals and p are robust ones, which take the weights as known: "
             f"{ERRORS.get(own.estimand, 'that they are estimated may narrow or widen them')}"
         )
+
+    def notes(self) -> Iterator[str]:
+        """Below the outcome's table."""
+        yield from self.basis()
+        after = self.after
         each = zip(self.arms, after.effective, self.before.size, strict=True)
         told = ", ".join(f"{name} {size:,.1f} of {rows:,.0f}" for name, size, rows in each)
         yield f"effective rows: {told}"
@@ -320,6 +325,11 @@ class Weighting:
             f"largest standardised difference {number(self.largest('difference'), 3)}, weighted "
             f"{number(self.largest('weighted_difference'), 3)}"
         )
+        yield from self.warnings()
+
+    def warnings(self) -> Iterator[str]:
+        """Of rows whose like has one arm alone."""
+        own, after = self.treatment, self.after
         if after.clipped:
             few = self.clipped is None
             count = f"fewer than {LEAST} rows" if few else f"{self.clipped:,.0f} rows"
@@ -331,13 +341,8 @@ class Weighting:
     def tables(self) -> Iterator[PaperTable]:
         """Of the model, and of the arms."""
         (table,) = self.model.tables()
-        yield PaperTable(
-            name="propensity",
-            title=f"Propensity of {self.treatment.name}, {self.num_rows:,} rows",
-            heads=table.heads,
-            rows=table.rows,
-            notes=table.notes,
-        )
+        title = f"Propensity of {self.treatment.name}, {self.num_rows:,} rows"
+        yield replace(table, name="propensity", title=title)
         treated, others = self.arms
         sizes = zip(self.before.size, self.after.size, self.after.effective, strict=True)
         (n, w, e), (m, v, f) = sizes

@@ -6,6 +6,7 @@ import json
 import re
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -503,6 +504,54 @@ def test_a_generalised_model_is_that_of_a_simulation(clinics: Hospitals, tmp_pat
     assert told["EXACT SUMS"] and len(told["sessions"]) == len(found.plans) == len(due.plans)
     with pytest.raises(ParameterError, match="no target of the schema"):
         deployed.glm(folder_of(clinics, False), target="age")
+
+
+def test_a_weighted_model_is_that_of_a_simulation(clinics: Hospitals, tmp_path: Path) -> None:
+    """Owners are told of every column and of weights; documents of other options fail."""
+    STAYS.save(tmp_path / "schema.json")
+    rows = pd.concat([stays(k).assign(site=name) for k, name in enumerate(NAMES)])
+    given: dict[str, Any] = {"target": "died", "propensity": "ward=B", "include": ("ward",)}
+    path, found = deployed.glm(folder_of(clinics, False), **given)
+    check_verified(path)
+    assert {"balance.csv", "propensity.tex", "balance.svg"} <= {
+        p.name for p in path.parent.iterdir()
+    }
+    due = glm(rows, schema=tmp_path / "schema.json", split="by:site", **given)
+    np.testing.assert_allclose(found.coef, due.coef, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(found.errors["robust_se"], due.errors["robust_se"], rtol=1e-7)
+    told = json.loads(path.read_text())
+    for one, other in zip(told["propensity"]["balance"], due.weighting.balance(), strict=True):
+        assert one.pop("name") == other.pop("name")
+        assert one == pytest.approx(other, rel=1e-7, abs=1e-7)
+    t = (rows.ward == "B").astype(float)
+    p = sm.GLM(t, sm.add_constant(rows[["age"]]), family=sm.families.Binomial()).fit().fittedvalues
+    x = sm.add_constant(pd.DataFrame({"ward=B": t}))
+    model = sm.GLM(
+        rows.died, x, family=sm.families.Binomial(), var_weights=t / p + (1 - t) / (1 - p)
+    ).fit(cov_type="HC0")
+    np.testing.assert_allclose(found.coef, model.params, atol=1e-6)
+    np.testing.assert_allclose(found.errors["robust_se"], model.bse, rtol=1e-6)
+    owner = SimpleNamespace(schema=STAYS, had_these_rows=lambda before: True)
+    for plan in (found.plans[0], found.plans[-1]):
+        (words,) = foreseen(plan, owner)[:1]
+        assert words.endswith(": age, ward"), words
+    assert 'propensity "ward=B"' in "".join(remarks(found.plans[0]))
+    assert "the weights stay with you" in "".join(remarks(found.plans[-1]))
+    for name, value in (
+        ("estimand", "att"),
+        ("trim", 0.2),
+        ("propensity", "ward=A"),
+        ("propensity", None),
+        ("propensity_columns", "age"),
+        ("weight", "entry"),
+    ):
+        change = partial(dict.update, **{name: value})
+        assert told_otherwise(path, clinics, lambda asked, f=change: f(asked["options"])), name
+    with pytest.raises(ParameterError, match="leave it out of one"):
+        deployed.glm(folder_of(clinics, False), target="died", propensity="ward=B", exclude="ward")
+    own = deployed.glm(folder_of(clinics, False), target="ward=B")[1]
+    assert own.names == ("intercept", "age")
+    np.testing.assert_allclose(own.coef, found.weighting.model.coef, atol=1e-6)
 
 
 def test_imputations_are_those_of_a_simulation(

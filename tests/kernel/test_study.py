@@ -192,6 +192,35 @@ def generalised(module: Any) -> None:
             np.testing.assert_allclose(found[3], symmetric.flat(np.outer(total, total)), rtol=1e-7)
 
 
+def propensities(module: Any) -> None:
+    """Rows weigh w(p, t), beside a column of weights; a target may be a feature."""
+    weight, t = 1 + STAY[:, 1], X[:, 1] > 0.5
+    stays = np.column_stack([STAY[:, 0], STAY[:, 1]])
+    x = np.column_stack([X[:, list(COVARIATES)], np.ones(ROWS)])
+    p = 1 / (1 + np.exp(-(2 * X[:, 0] - 0.5)))
+    held = np.clip(p, 0.3, 0.7)
+    due = {"ate": np.where(t, 1 / held, 1 / (1 - held)), "overlap": np.where(t, 1 - held, held),
+           "att": np.where(t, 1.0, held / (1 - held))}  # fmt: skip
+    for estimand, own in due.items():
+        for place, y in ((0, stays[:, 0]), (module.TARGETS + 1, t.astype(float))):
+            function = module.Generalised(
+                family="gaussian", link="identity", theta=(*THETA, 0.3), columns=COVARIATES,
+                row_norm=1.5, rows=ROWS, target=(place, 0.0, 1.0), weight=(1, 1.0, 1.0),
+                estimand=estimand, treatment=(1,), scored=(0,), scores=(2.0, -0.5), trim=0.3,
+            )  # fmt: skip
+            w, parts = weight * own, np.cumsum(function.values)[:-1]
+            s = w * (y - x @ [*THETA, 0.3])
+            found = np.split(function.exact_sum(X, stays, "a").values, parts)
+            np.testing.assert_allclose(found[0][:2], [w.sum(), w @ y], rtol=1e-9)
+            assert found[0][6] == (p != held).sum() not in (0, ROWS)
+            np.testing.assert_allclose(found[0][7:], x.T @ s, atol=1e-9)
+            for k, each in ((1, w), (2, s**2)):
+                square = symmetric.flat(x.T @ (x * each[:, None]))
+                np.testing.assert_allclose(found[k], square, rtol=1e-9)
+            largest, figure = function._bounds
+            assert np.abs(s).max() <= largest and w.max() <= min(largest, figure)
+
+
 def dispersion(module: Any) -> None:
     """Derivatives by ln r of scipy's log-likelihood."""
     rng = np.random.default_rng(1)
@@ -305,6 +334,7 @@ CHECKS: list[tuple[Callable[[Any], None], Any]] = [
     (risk_sets, hazards),
     (residuals, hazards),
     (generalised, glm),
+    (propensities, glm),
     (dispersion, glm),
     (own_intercepts, glm),
     (person_times, person_time),
@@ -352,6 +382,12 @@ def test_sums_are_those_over_rows(check: Callable[[Any], None], module: Any) -> 
         (generalised, glm, "y * up - (1 - y) * rate", "y * up - rate"),
         (generalised, glm, "up * down, _entropy", "up + down, _entropy"),
         (generalised, glm, "+ intercept + offset", "+ intercept"),
+        (propensities, glm, "weight * np.asarray(np.where", "np.asarray(np.where"),
+        (propensities, glm, "(p != held)", "(p == held)"),
+        (propensities, glm, "np.where(x[:, self.treatment[0]] > 0.5, treated, others)", "others"),
+        (propensities, glm, "ESTIMANDS[self.estimand](held)", "ESTIMANDS[self.estimand](p)"),
+        (propensities, glm, "if k < TARGETS else x[:, k - TARGETS] > 0.5", ""),
+        (propensities, glm, "weight / (self.trim if self.estimand else 1.0)", "weight"),
         (dispersion, glm, "r * one + r * r * two", "r * r * two"),
         (own_intercepts, glm, "x = x - (w @ x)", "x = x - 0 * (w @ x)"),
         (own_intercepts, glm, "weight * self._has_intercept(target[weight > 0])", "weight"),
@@ -379,6 +415,32 @@ def test_fields_out_of_range_are_named(change: dict[str, Any], words: str) -> No
     given: dict[str, Any] = {"theta": (1.0, 0.0), "columns": (0, 1), "bins": 4, "recorded": False}
     with pytest.raises(Exception, match=words):
         hazards.RiskSets(**{**given, "row_norm": 1.0, **change})
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"estimand": "none"}, "estimand"),
+        ({"treatment": ()}, "of no treatment"),
+        ({"treatment": (-1,)}, "places of features"),
+        ({"scored": (0, 0)}, "named twice"),
+        ({"scores": (1.0,)}, "scores has 1"),
+        ({"scores": (1.0, 2e100)}, "scores: an entry"),
+        ({"trim": 0.0}, "trim"),
+        ({"trim": 0.5}, "trim"),
+        ({"theta": (1.0,)}, "theta has 1"),
+        ({"target": (-1, 0.0, 1.0)}, "target"),
+    ],
+)
+def test_weights_out_of_range_are_named(change: dict[str, Any], words: str) -> None:
+    given: dict[str, Any] = {
+        **{"family": "binomial", "link": "logit", "theta": (1.0, 0.0), "columns": (0,)},
+        **{"target": (0, 0.0, 1.0), "row_norm": 1.5, "rows": 9, "estimand": "ate"},
+        **{"treatment": (1,), "scored": (0,), "scores": (1.0, 0.0), "trim": 0.1},
+    }
+    assert glm.Generalised(**given).estimand == "ate"
+    with pytest.raises(Exception, match=words):
+        glm.Generalised(**{**given, **change})
 
 
 def test_a_grid_puts_times_where_they_end() -> None:

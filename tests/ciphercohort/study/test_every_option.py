@@ -349,6 +349,12 @@ ASKED: dict[str, Cases] = {
             does("--imputations 2", lambda new, old: len(new.found["fits"]) == 2),
             *(wrong(f"--imputations {m}", "imputations|impute") for m in ("1", "1000")),
         ),
+        ("glm",): (
+            does(
+                "--imputations 2 --propensity arm=b",
+                lambda new, old: len(new.found["propensities"]) == len(new.found["fits"]) == 2,
+            ),
+        ),
         ("cox",): (
             wrong("--imputations 2 --epsilon 12", "exact sums|epsilon"),
             wrong("--imputations 2 --curves arm", "one fit"),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pytest
@@ -67,17 +68,24 @@ class Plain(SumSeries):
         return template, np.sum(parts, axis=0) / self.rows, ""
 
 
-def fitted(rows: pd.DataFrame, family: str, columns: tuple[str, ...] = (), **given: Any) -> Glm:
+def fitted(
+    rows: pd.DataFrame, family: str, columns: tuple[str, ...] = (), binary: str = "", **given: Any
+) -> Glm:
     named = ["y", *(given[name] for name in ("weight", "offset") if given.get(name))]
     left_out = tuple({"w", "off"} - {*named})
     schema = inferred(rows, named, [], exclude=(*left_out, "site"), missing="indicator")
+    if binary:
+        (own,) = (each for each in schema.columns if each.name == binary)
+        told = msgspec.structs.replace(own, binary=True)
+        columns_told = tuple(told if each is own else each for each in schema.columns)
+        schema = replace(schema, columns=columns_told)
     schema = with_ranges(schema, rows, family, "y", given.get("weight"))
     own = by_range(schema)
     shards = {name: encode_shard(each, own) for name, each in rows.groupby("site")}
     sizes = {name: each.rows for name, each in shards.items()}
     wanted = sums_wanted(None, 1e-5, 0)
     sums = Plain(schema=own, sizes=sizes, wanted=wanted, shards=shards, columns=columns)
-    return glm_by(sums, GlmOptions(target="y", family=family, **given))
+    return glm_by(sums, GlmOptions(**{"target": "y", "family": family, **given}))
 
 
 def design(rows: pd.DataFrame, *, sites: bool = False) -> pd.DataFrame:

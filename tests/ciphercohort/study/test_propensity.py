@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,9 +13,14 @@ import pytest
 import statsmodels.api as sm
 from scipy.special import expit
 
+from ciphercohort.study.glm import Glm
+from protocols.errors import ParameterError, SchemaError
+from sims.prepare import inferred
+from sims.study import glm
 from tests.ciphercohort.study.test_glm import fitted
+from tests.sims.model_runs import cohort
 
-ROWS, TRIM = 600, 0.05
+ROWS, TRIM = 600, 0.15
 ESTIMANDS = ("ate", "att", "overlap")
 FAMILIES = {
     "gaussian": sm.families.Gaussian,
@@ -72,16 +80,9 @@ def test_a_weighted_model_is_that_of_the_pooled_rows(
     found = fitted(rows, family, ("arm",), **asked)
     model, w = weights(rows, estimand)
     w = w * (rows.w if more else 1.0)
-    # Scores of `freq_weights` weigh as w x x^T in HC0; those of scaled rows as w^2.
     x = design(rows, "arm=b")
     due = sm.GLM(rows.y, x, family=FAMILIES[family](), var_weights=w).fit(tol=1e-13, cov_type="HC0")
     names = ["const", "arm=b"]
-    print(
-        family,
-        estimand,
-        np.abs(found.coef - due.params[names]).max(),
-        np.abs(found.errors["robust_se"] / due.bse[names] - 1).max(),
-    )
     np.testing.assert_allclose(found.coef, due.params[names], rtol=0, atol=1e-6)
     np.testing.assert_allclose(found.errors["robust_se"], due.bse[names], rtol=1e-6)
     assert found.weighting is not None
@@ -89,5 +90,132 @@ def test_a_weighted_model_is_that_of_the_pooled_rows(
     order = ["const", "age", "sex=m"]
     np.testing.assert_allclose(own.coef, model.params[order], rtol=0, atol=1e-6)
     np.testing.assert_allclose(own.errors["se"], model.bse[order], rtol=1e-6)
-    for table_ in found.tables():
-        print(table_.text())
+
+
+@pytest.mark.parametrize("estimand", ESTIMANDS)
+def test_arms_are_those_of_the_weighted_rows(estimand: str) -> None:
+    """Effective rows, and differences over the spread of both arms before rows weigh."""
+    rows = table("gaussian").assign(arm=lambda own: own.arm.map({"b": 1, "a": 0}))
+    found = fitted(rows, "gaussian", ("arm",), propensity="arm", estimand=estimand, trim=TRIM)
+    named = rows.assign(arm=rows.arm.map({1: "b", 0: "a"}))
+    model, w = weights(named, estimand)
+    t, own = rows.arm.to_numpy() == 1, found.weighting
+    assert own is not None and found.names == ("intercept", "arm")
+    told = own.released()
+    p = model.fittedvalues
+    assert told["clipped"] == ((p < TRIM) | (p > 1 - TRIM)).sum() > 10
+    assert "weigh as at the end" in "".join(own.notes())
+    for arm, mine in zip(told["arms"], (t, ~t), strict=True):
+        assert arm["rows"] == mine.sum()
+        assert arm["weights"] == pytest.approx(w[mine].sum())
+        assert arm["effective_rows"] == pytest.approx(w[mine].sum() ** 2 / (w[mine] ** 2).sum())
+    values = {"age": rows.age.to_numpy(), "sex=m": (rows.sex == "m").to_numpy(float)}
+    for row in told["balance"]:
+        x = values[row["name"]]
+        flag = row["name"] != "age"
+        spread = math.sqrt(np.mean([x[mine].var(ddof=1 - flag) for mine in (t, ~t)]))
+        for prefix, u in (("", np.ones(ROWS)), ("weighted_", w)):
+            means = [np.average(x[mine], weights=u[mine]) for mine in (t, ~t)]
+            assert row[f"{prefix}mean"] == pytest.approx(means[0])
+            assert row[f"{prefix}mean_others"] == pytest.approx(means[1])
+            gap = (means[0] - means[1]) / spread
+            assert row[f"{prefix}difference"] == pytest.approx(gap, abs=1e-9)
+
+
+def test_weights_take_out_what_the_treatment_went_by() -> None:
+    """The crude effect is far off, the weighted one within its error of what rows were made by."""
+    rows = table("gaussian", seed=1, rows=8000)
+    weighted = fitted(rows, "gaussian", ("arm",), propensity="arm=b")
+    crude = fitted(rows, "gaussian", ("arm",))
+    (_, bias), (_, effect) = crude.coef, weighted.coef
+    error = float(weighted.errors["se"][1])
+    assert bias > 0.5 + 10 * crude.errors["se"][1] and abs(effect - 0.5) < 2 * error < 0.1
+    assert weighted.weighting is not None
+    assert weighted.weighting.largest("weighted_difference") < 0.1
+    assert weighted.weighting.largest("difference") > 0.5
+    (row,) = (each for each in weighted.rows() if each["name"] == "arm=b")
+    assert row["se"] == row["robust_se"] == pytest.approx((row["high"] - row["coef"]) / 1.959964)
+    assert "robust std err" in weighted.tables()[0].heads
+    assert [each.name for each in weighted.tables()] == ["glm", "propensity", "balance"]
+
+
+def test_cells_of_few_rows_are_not_shown() -> None:
+    """Neither as a mean, nor by a difference; and so many rows that are clipped."""
+    rows = table("gaussian")
+    rare = np.where(np.arange(ROWS) % 61 == 0, "m", "f")
+    found = fitted(rows.assign(sex=rare), "gaussian", ("arm",), propensity="arm=b")
+    assert found.weighting is not None
+    age, sex = found.weighting.balance()
+    assert math.isfinite(age["difference"]) and sex.pop("name") == "sex=m"
+    assert all(math.isnan(each) for each in sex.values())
+
+
+@pytest.mark.parametrize(
+    ("change", "given", "words"),
+    [
+        ({}, {"propensity": "arm=c"}, "neither a category"),
+        ({}, {"propensity": "age"}, "neither a category"),
+        ({}, {"propensity": "y"}, "target of the schema"),
+        ({}, {"propensity": "arm=b", "target": "arm=b"}, "column is the outcome"),
+        ({}, {"propensity": "arm=b", "estimand": "atc"}, "estimand='atc' is not one of"),
+        ({}, {"propensity": "arm=b", "trim": 0.6}, "trim=0.6"),
+        ({}, {"propensity": "arm=b", "propensity_columns": "arm"}, "none of the other columns"),
+        ({}, {"trim": 0.1}, "propensity alone"),
+        ({"arm": "few"}, {"propensity": "arm=b"}, "fewer than 10 rows"),
+        ({"arm": "missing"}, {"propensity": "arm=b"}, "may be missing"),
+        ({"arm": "old"}, {"propensity": "arm=b"}, "propensity of arm=b: .*separates"),
+        ({"arm": "third"}, {"propensity": "arm"}, "other values than 0 and 1"),
+    ],
+)
+def test_what_has_no_weights_is_refused(
+    change: dict[str, Any], given: dict[str, Any], words: str
+) -> None:
+    rows = table("binomial")
+    arms = {
+        "few": lambda: np.where(np.arange(ROWS) % 100 == 0, "b", "a"),
+        "missing": lambda: rows.arm.where(np.arange(ROWS) % 50 > 0, None),
+        "old": lambda: np.where(rows.age > 60, "b", "a"),
+        "third": lambda: np.where(np.arange(ROWS) % 3 == 1, 0.5, np.arange(ROWS) % 2),
+    }
+    own = change.get("arm")
+    rows = rows.assign(arm=arms[own]() if own else rows.arm)
+    with pytest.raises(ParameterError, match=words):
+        fitted(rows, "binomial", binary="arm" if own == "third" else "", **given)
+
+
+def test_a_target_may_be_a_category(tmp_path: Path) -> None:
+    """In a simulation without a schema, too; the treatment's own model."""
+    rows = table("binomial").drop(columns=["w", "off"])
+    model, _ = weights(rows, "ate")
+    names = ["const", "age", "sex=m"]
+    for schema in (None, tmp_path / "schema.json"):
+        if schema is not None:
+            inferred(rows, ["y"], [], exclude=("site",), missing="indicator").save(schema)
+        exclude = ("y",) if schema is None else ()
+        found = glm(rows, target="arm=b", split="by:site", schema=schema, exclude=exclude)
+        assert isinstance(found, Glm) and found.target == "arm=b"
+        np.testing.assert_allclose(found.coef, model.params[names], rtol=0, atol=1e-6)
+    for name, words in (("arm=c", "no such category"), ("arms=b", "'arms' is not a column")):
+        with pytest.raises(SchemaError, match=words):
+            glm(rows, target=name, split="by:site")
+
+
+def test_a_simulation_takes_all_columns_for_its_propensities(tmp_path: Path) -> None:
+    rows = table("binomial").drop(columns=["w", "off"])
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    given = ("--data", tmp_path / "rows.csv", "--target", "y", "--include", "arm")
+    more = ("--propensity", "arm=b", "--split", "by:site", "--out", tmp_path / "out")
+    shown = cohort("glm", *given, *more)
+    assert shown.exit_code == 0, shown.output
+    told = json.loads((tmp_path / "out" / "glm.json").read_text())
+    due = fitted(table("binomial"), "binomial", ("arm",), propensity="arm=b")
+    assert [row["name"] for row in told["inference"]] == ["intercept", "arm=b"]
+    np.testing.assert_allclose([row["coef"] for row in told["inference"]], due.coef, atol=1e-8)
+    assert [row["name"] for row in told["propensity"]["inference"]] == ["intercept", "age", "sex=m"]
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        *("glm.csv", "glm.json", "glm.tex", "ratios.svg", "report.html"),
+        *("propensity.csv", "propensity.tex", "balance.csv", "balance.tex", "balance.svg"),
+    }
+    assert "Propensity of arm=b" in shown.stdout and "effective rows" in shown.stdout
+    weights_alone = ("--propensity-columns", "sex", "--estimand", "att", "--trim", "0.2")
+    assert cohort("glm", *given, *more[:-2], *weights_alone).exit_code == 0
