@@ -212,11 +212,14 @@ class GeneralisedObjective(_Exact):
         "at given coefficients, score, information, deviance and products of the scores of all rows"
     )
     view = RANGES_VIEW
-    # Squares of scores beside the largest that could be.
-    precision = 2.0**-72
     alone_shows = "a category or a value that few rows have shows these rows"
 
     adds: Generalised
+
+    @property
+    def precision(self) -> float:  # type: ignore[override]
+        """Squares of scores beside the largest that could be; of rows that weigh 1 / trim, too."""
+        return 2.0**-72 * (self.adds.trim**2 if self.adds.estimand else 1.0)
 
     @property
     def places(self) -> tuple[int, ...]:

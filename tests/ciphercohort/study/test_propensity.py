@@ -219,3 +219,15 @@ def test_a_simulation_takes_all_columns_for_its_propensities(tmp_path: Path) -> 
     assert "Propensity of arm=b" in shown.stdout and "effective rows" in shown.stdout
     weights_alone = ("--propensity-columns", "sex", "--estimand", "att", "--trim", "0.2")
     assert cohort("glm", *given, *more[:-2], *weights_alone).exit_code == 0
+
+
+def test_rare_arms_cost_no_precision() -> None:
+    """Of parties' sums, whose range is that of rows that weigh 10,000: they stood beside those."""
+    rows = table("gaussian", rows=300).drop(columns=["off"])
+    rows["y"] *= 1e4
+    given: dict[str, Any] = {"propensity": "arm=b", "trim": 1e-4, "weight": "w"}
+    due = fitted(rows, "gaussian", ("arm",), **given)
+    found = glm(rows, target="y", family="gaussian", include=("arm",), split="by:site", **given)
+    assert isinstance(found, Glm)
+    np.testing.assert_allclose(found.coef, due.coef, rtol=1e-10)
+    np.testing.assert_allclose(found.errors["se"], due.errors["se"], rtol=1e-8)
