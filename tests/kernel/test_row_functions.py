@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parties.kernel.study.described import Described
+from parties.kernel.study.glm import ESTIMANDS, TARGETS, Generalised
 from parties.kernel.study.glm import LINKS as FAMILIES
-from parties.kernel.study.glm import Generalised
 from parties.kernel.study.hazards import CoxRows, RiskSets
 from parties.kernel.study.lifetimes import Lifetimes
 from parties.kernel.study.person_time import PersonTime
@@ -129,6 +129,27 @@ OF_TARGET: list[RowFunction] = [
         for family, links_of in FAMILIES.items()
         for link in links_of
         for within in (False, True)
+    ),
+    *(
+        Generalised(
+            family="gaussian",
+            link="identity",
+            theta=(0.3, 1.0),
+            columns=columns,
+            target=target,
+            row_norm=NORM,
+            rows=1,
+            estimand=estimand,
+            treatment=treatment,
+            scored=(1,),
+            scores=(0.4, -0.1),
+            trim=0.2,
+        )
+        for columns, target, treatment in (
+            ((0,), (0, 0.0, 1.0), (2,)),
+            ((2,), (TARGETS, 0.0, 1.0), (2,)),
+        )
+        for estimand in ESTIMANDS
     ),
     Gradients(loss="squared", clip=0.3),
     DualSteps(loss="ridge", lam=0.1, rows=40, batches=1, rounds=9, clip=0.5, row_scale=NORM),

@@ -470,7 +470,9 @@ ASKED: dict[str, Cases] = {
                     [row["name"] for row in new.found["propensity"]["balance"]] == ["sex=m"]
                 ),
             ),
-            wrong("--propensity arm=b --propensity-columns sex,quince", "none of the other columns"),
+            wrong(
+                "--propensity arm=b --propensity-columns sex,quince", "none of the other columns"
+            ),
             wrong("--propensity arm=b --propensity-columns arm", "none of the other columns"),
             wrong("--propensity-columns sex", "propensity alone"),
         )
