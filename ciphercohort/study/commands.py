@@ -137,8 +137,8 @@ COMMANDS = (
         """,
         records=(GlmOptions,),
         few=(
-            *("data", "target", "family", "link", "weight", "offset", "propensity", "include"),
-            *("schema", "parties", "split", "out"),
+            *("data", "target", "family", "weight", "propensity", "include", "schema", "parties"),
+            *("split", "out"),
         ),
         few_centre=(
             *("target", "family", "link", "include", "weight", "offset", "propensity"),

@@ -24,7 +24,7 @@ from parties.kernel.model import session as model_session
 from parties.kernel.private import HiddenError
 from parties.kernel.rows import RowsSheet, packed
 from parties.kernel.sheet import cost
-from parties.kernel.study.hazards import CoxRows, RiskSets, written
+from parties.kernel.study.hazards import CoxRows, RiskSets
 from parties.verifier.remote import Calls
 from protocols.ckks import CkksParameters
 from protocols.ckks import residues as rns
@@ -36,6 +36,7 @@ from protocols.exchange.signed_values import SignedValue, committed_text, digest
 from protocols.plan.held_out import HeldOut
 from protocols.privacy.laws import SystemRandomness
 from protocols.privacy.loss.accounting import GaussianEvent
+from protocols.statistics.study.cox import written
 from protocols.steps.confirmed import Terms
 from tests.kernel.test_sums_session import KEYS as FOUR
 from tests.support.others import PLAN, Others
