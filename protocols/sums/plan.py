@@ -221,7 +221,9 @@ class GradientPlan(RunPlan):
         `SumsSession`. Where all parties but one have a table, the difference is the last one's.
         """
         weights = {self.row_weight(party) for party in range(len(self.members))}
-        if self.privacy is None and len(weights) > 1:
+        options = self.asked.get("options", {})
+        later = any(options.get(name) for name in ("site_intercepts", "cluster"))
+        if later or (self.privacy is None and len(weights) > 1):
             return self.names
         named = self.task.alone if isinstance(self.task, OneSum) else ()
         if named == EVERYBODY:

@@ -159,3 +159,19 @@ def test_what_is_asked_is_read_by_owners(plan: GradientPlan) -> None:
     assert told.isprintable() and told.isascii()
     with pytest.raises(ParameterError, match="of_series"):
         replace(plan, of_series="ab" * 32)
+
+
+@pytest.mark.parametrize("option", ["site_intercepts", "cluster"])
+def test_what_a_later_sum_needs_is_asked_at_the_first(
+    option: str, clinics: Hospitals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing opens where owners accept no sums of their rows alone."""
+    monkeypatch.setattr("ciphercohort.study.glm.FEWEST_CLUSTERS", 2)
+    opened: list[str] = []
+    centre = folder_of(clinics, False)
+    centre.driving = lambda tell, session: lambda name: opened.append(name) or clinics.drive(name)
+    with pytest.raises(CohortError, match="site_tables"):
+        deployed.glm(centre, target="died", **{option: True})
+    assert len(opened) == 1
+    status = json.loads((clinics.settings.session_folder(opened[0]) / "status.json").read_text())
+    assert status["state"] == "aborted" and not [*clinics.settings.folder.rglob("outcome.json")]
