@@ -67,16 +67,16 @@ def init_coordinator(
     `settings.Settings`; training: its options.
 
     Raises:
-        ParameterError: the folder is in use.
+        ParameterError: the folder is in use, or an address is none.
     """
     if folder.exists() and any(folder.iterdir()):
         raise ParameterError(f"{folder} is not empty: choose another folder")
+    hosts = [host_of(address) for address in addresses.values()]  # before anything is written
     private_folder(folder)
     (folder / files.CARDS).mkdir()
     key = new_signing_key()
     raw = key.private_bytes(Encoding.Raw, PrivateFormat.Raw, NoEncryption())
     write_private(folder / files.IDENTITY, raw.hex().encode())
-    hosts = [host_of(addresses[name]) for name in ("public", "fleet", "control")]
     make_certificates(folder, [*hosts, "localhost", "127.0.0.1"])
     (folder / files.SCHEMA).write_text(json.dumps(schema, indent=1) + "\n", encoding="utf-8")
     fields = {**addresses, **(limits or {}), "training": training}
@@ -120,8 +120,8 @@ def write_app(
 def host_of(address: str) -> str:
     """HOST of HOST:PORT. Raises ParameterError: it is not of this form."""
     host, colon, port = address.rpartition(":")
-    if not colon or not host or not port.isdigit():
-        raise ParameterError(f"address={address!r} is not HOST:PORT")
+    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise ParameterError(f"address={address!r} is not HOST:PORT, a port from 1 to 65535")
     return host.strip("[]")
 
 

@@ -50,4 +50,4 @@ def more(found: Evaluation) -> Iterator[str]:
     if promise:
         yield f"privacy: {promised(promise.epsilon, promise.delta, promise.colluders)}"
     else:
-        yield "privacy: no noise was added; the coordinator learns exact counts by score and label"
+        yield "privacy: no noise was added; the coordinator learns exact sums by score and outcome"

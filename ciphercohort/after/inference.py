@@ -28,6 +28,7 @@ from ciphercohort.job.config import WITH_INFERENCE
 from ciphercohort.results.coefficients import LEVEL, coefficient, left_out
 from ciphercohort.results.documents import coefficients
 from ciphercohort.results.result import Array, targets_of
+from ciphercohort.results.shown import Shown
 from parties.reader.schema import CategoricalColumn, Schema, Targets
 from parties.reader.views import by_range, row_norm
 from protocols.errors import ParameterError, PrivacyError
@@ -64,7 +65,7 @@ LONG = 3.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Inference:
+class Inference(Shown):
     """A table of coefficients in the data's own units.
 
     model; names: "intercept" first; outputs: of targets, one table each, else one empty text;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,14 +17,14 @@ def ratio_of(model: str) -> str:
     return {"logistic": "odds_ratio", "poisson": "rate_ratio"}.get(model, "")
 
 
-def _number(value: float, digits: int = 4) -> str:
-    """Fixed digits; an exponent for what they would not show."""
+def _number(value: float, digits: int = 4, fewer: int = 0) -> str:
+    """Fixed digits, some fewer; an exponent for what they would not show."""
     if value != value:
         return "–"
     size = abs(value)
     if size and (size < 10.0**-digits or size >= 1e6):
         return f"{value:.3e}"
-    return f"{value:.{digits}f}"
+    return f"{value:.{max(digits - fewer, 0)}f}"
 
 
 def _probability(value: float) -> str:
@@ -31,8 +32,10 @@ def _probability(value: float) -> str:
 
 
 def _cells(row: Mapping[str, Any], ratio: str) -> list[str]:
-    cells = [_number(row["coef"]), _number(row["se"]), _number(row["z"], 3)]
-    cells += [_probability(row["p"]), _number(row["low"], 3), _number(row["high"], 3)]
+    # An error of thousands says nothing of the fourth decimal.
+    fewer = math.ceil(math.log10(row["se"])) if 1 < row["se"] < math.inf else 0
+    cells = [_number(row["coef"], 4, fewer), _number(row["se"], 4, fewer), _number(row["z"], 3)]
+    cells += [_probability(row["p"]), *(_number(row[k], 3, fewer) for k in ("low", "high"))]
     return [*cells, _number(row[ratio], 3)] if ratio else cells
 
 

@@ -144,6 +144,11 @@ def run(
             _finished({"state": "finished"}, as_json, model=out / MODEL)
             return
         found = centre.run(session, tell)
+        if found.inference and not as_json:
+            from ciphercohort.after.inference_table import ratio_of, text_table
+
+            rows, about = found.inference["rows"], found.inference["about"]
+            typer.echo(text_table(rows, about, ratio_of(about["model"])))
         _finished(found.status, as_json, model=found.folder / MODEL)
 
 

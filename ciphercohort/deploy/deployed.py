@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from ciphercohort.job.config import WITH_INFERENCE, SimulationConfig
 from ciphercohort.job.figures import check_kind, figures_of, new_draw, settled
 from ciphercohort.job.inputs import GIVEN, with_inputs
-from ciphercohort.job.layout import REPORT, UNREADABLE, read_file
-from ciphercohort.report.release import Release
+from ciphercohort.job.layout import INFERENCE, REPORT, UNREADABLE, read_file
+from ciphercohort.report.release import Release, with_limits
 from ciphercohort.report.release_report import render_release
 from ciphercohort.results.cover_words import with_cover
 from ciphercohort.results.documents import write_text
@@ -302,6 +302,12 @@ class DeployedRun(Shown):
     def insecure(self) -> bool:
         """Whether a toy ring was used."""
         return self.model.insecure
+
+    @property
+    def inference(self) -> Mapping[str, Any] | None:
+        """Rows of the table of coefficients, and what they rest on; None: its folder has none."""
+        path = self.folder / INFERENCE
+        return with_limits(read_file(path)) if path.exists() else None
 
     def __repr__(self) -> str:
         return f"DeployedRun({self.session}: {run_words(self.plan)})"

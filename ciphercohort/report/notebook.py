@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from ciphercohort.after.evaluation_words import more
+from ciphercohort.after.inference import Inference
+from ciphercohort.after.inference_table import caption, cell_table, ratio_of
 from ciphercohort.after.judged import Evaluation
 from ciphercohort.report.html import Html, fragment, tag
 from ciphercohort.report.report import headline, overall_lines, score_table
 from ciphercohort.results.exact_sums import exact_words
 from ciphercohort.results.plan_figures import coalitions_of, composed_of, run_words
+from ciphercohort.results.predict import ReleasedModel
 from ciphercohort.results.result import RunResult
 from protocols.plan.run_plan import RunPlan
 from protocols.words import HOLDS, count, duration, number, size, towards_one
@@ -43,16 +46,42 @@ def result_html(result: RunResult) -> str:
         told += [_table([text for text, _ in top], ([text for text, _ in row] for row in rows))]
     told += [tag("p", words) for words in (*overall_lines(result), *result.notes)]
     if result.inference:
-        told += [tag("p", f"{result.inference.caption}."), _table(*result.inference.cells())]
-        told += [tag("p", note) for note in result.inference.notes]
+        told += inference_tags(result.inference.rows(), result.inference.about())
     if result.evaluation:
         told += _judged(result.evaluation)
     return str(fragment(*told))
 
 
 def deployed_html(run: DeployedRun) -> str:
-    """What was trained and promised, and the coefficients, in the data's own units."""
-    coefficients, constant = run.model.coefficients, run.model.intercept
+    """What was trained and promised, and the table of coefficients; or these, in data units."""
+    if run.inference:
+        shown = inference_tags(run.inference["rows"], run.inference["about"])
+    else:
+        shown = [_coefficients(run.model)]
+    marks = {"INSECURE: toy ring": run.insecure}
+    marks |= {exact_words(True): run.plan.opens_exact_sums}
+    told = [tag("p", tag("b", mark)) for mark, is_so in marks.items() if is_so]
+    told += [tag("p", f"{run_words(run.plan)}."), tag("p", promise(run.plan)), *shown]
+    return str(fragment(*told))
+
+
+def inference_html(found: Inference) -> str:
+    """A table of coefficients."""
+    return str(fragment(*inference_tags(found.rows(), found.about())))
+
+
+def inference_tags(rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any]) -> list[Html]:
+    """What a table is of, its cells, and its notes."""
+    told = [tag("p", tag("b", exact_words(True)))] * about["exact_sums"]
+    told += [
+        tag("p", f"{caption(about)}."),
+        _table(*cell_table(rows, about, ratio_of(about["model"]))),
+    ]
+    return [*told, *(tag("p", note) for note in about["notes"])]
+
+
+def _coefficients(model: ReleasedModel) -> Html:
+    coefficients, constant = model.coefficients, model.intercept
     if isinstance(coefficients, pd.Series):
         coefficients, constant = coefficients.to_frame(), pd.Series([constant], ["coefficient"])
     columns = ["", *map(str, coefficients.columns)]
@@ -60,15 +89,7 @@ def deployed_html(run: DeployedRun) -> str:
         [str(name), *(number(float(each)) for each in row)]
         for name, row in [*coefficients.iterrows(), ("intercept", constant)]
     ]
-    marks = {"INSECURE: toy ring": run.insecure}
-    marks |= {exact_words(True): run.plan.opens_exact_sums}
-    told = [tag("p", tag("b", mark)) for mark, is_so in marks.items() if is_so]
-    told += [
-        tag("p", f"{run_words(run.plan)}."),
-        tag("p", promise(run.plan)),
-        _table(columns, rows),
-    ]
-    return str(fragment(*told))
+    return _table(columns, rows)
 
 
 def evaluation_html(found: Evaluation) -> str:
@@ -121,6 +142,7 @@ PAGES: Mapping[str, Callable[[Any], str]] = {
     "RunResult": result_html,
     "DeployedRun": deployed_html,
     "Evaluation": evaluation_html,
+    "Inference": inference_html,
     "Forecast": forecast_html,
 }
 

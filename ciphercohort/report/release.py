@@ -280,12 +280,12 @@ class Release(Caveats):
             notes=tuple(facts["notes"]),
             exact_sums=MARK in model,
             view=model.get("view", ""),
-            inference=_with_limits(inference) if inference else None,
+            inference=with_limits(inference) if inference else None,
             evaluation=evaluation,
         )
 
 
-def _with_limits(table: dict[str, Any]) -> dict[str, Any]:
+def with_limits(table: dict[str, Any]) -> dict[str, Any]:
     """Figures that JSON has no number for: of rows that were left out, and of the normal."""
     rows = [{k: math.nan if v is None else v for k, v in row.items()} for row in table["rows"]]
     freedom = table["about"]["freedom"]

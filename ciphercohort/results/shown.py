@@ -8,7 +8,7 @@ PAGES = "ciphercohort.report.notebook:html_of"
 
 
 class Shown:
-    """A result, an evaluation, a forecast, a deployed run."""
+    """A result, a table, an evaluation, a forecast, a deployed run."""
 
     __slots__ = ()
 

@@ -112,15 +112,15 @@ class GlmOptions(_Options):
     link: str | None = option(
         None, "Of binomial: logit, probit or cloglog. Default: the usual one."
     )
-    weight: str | None = option(None, "Column of weights, such as of propensities.")
+    weight: str | None = option(None, "Column of how many times a row counts.")
     offset: str | None = option(None, "Column that is added to scores, such as a log of exposure.")
     alpha: float | None = option(None, "Of negative-binomial: dispersion. Default: estimated.")
     propensity: str | None = option(
-        None, "COLUMN=CATEGORY: rows weigh by their propensity of it, computed at home."
+        None, "COLUMN=CATEGORY: inverse probability of treatment weights, made at home."
     )
     estimand: str | None = option(None, "Of propensity: ate, att or overlap. Default: ate.")
     trim: float | None = option(
-        None, "Of propensity: the least that a probability, or 1 less it, counts. Default: 0.01."
+        None, "Of propensity: probabilities are held within it and 1 less it. Default: 0.01."
     )
     propensity_columns: str | None = option(
         None, "Of propensity: columns of its model, a,b. Default: all but the treatment's."

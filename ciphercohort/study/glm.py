@@ -177,8 +177,7 @@ class Glm:
         if self.alpha:
             yield f"variance mu + {self.alpha:.4g} mu^2"
         if self.weight:
-            known = "" if self.weighting else ": take the robust errors where weights are estimated"
-            yield f"weighted by {self.weight}{known}"
+            yield f"weighted by {self.weight}"
         if self.offset:
             yield f"offset {self.offset}"
         if self.site_intercepts:
@@ -376,6 +375,7 @@ def _asked(sums: SumSeries, asked: GlmOptions) -> tuple[_Model, Treatment | None
     else:
         feature, outcome = feature_of(sums.schema, "target", target)
         place = TARGETS + feature, 0.0, 1.0
+    _check_range(family, target, *place[1:])
     treatment = Treatment.of(sums.schema, asked, outcome)
     if treatment and sums.columns and treatment.column not in sums.columns:
         raise ParameterError(
@@ -451,6 +451,21 @@ def _targets(schema: Schema) -> dict[str, NumericColumn]:
             "and 1 too: cohort schema init --target OUTCOME,WEIGHT,OFFSET"
         )
     return {column.name: column for column in schema.label.columns}
+
+
+def _check_range(family: str, target: str, low: float, width: float) -> None:
+    """Refuse a target whose range in the schema has values that the family has not."""
+    least = {"gaussian": -math.inf, "gamma": 5e-324}.get(family, 0.0)
+    if family == "binomial" and (low, width) != (0.0, 1.0):
+        needed = "0 or 1"
+    elif low < least:
+        needed = "above 0" if least > 0 else "0 or more"
+    else:
+        return
+    raise ParameterError(
+        f"target={shown(target)} is from {low:g} to {low + width:g} in the schema, and one of "
+        f"family {family} is {needed}: give another --family, or another range"
+    )
 
 
 def _place(names: dict[str, NumericColumn], what: str, name: str | None) -> tuple[int | float, ...]:

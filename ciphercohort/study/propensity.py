@@ -43,10 +43,16 @@ ALIKE = 0.1
 WORDS = {
     "ate": "the mean effect in all rows",
     "att": "the mean effect in rows with the treatment",
-    "overlap": "the mean effect in rows that could have had either",
+    "overlap": "the mean effect in rows whose chances of either arm are near even",
 }
-
-ERRORS = {"ate": "they are conservative, for weights are estimated"}
+SITES = (
+    "the treatment's model has no term for the site: where sites treat differently and have other "
+    "outcomes, --site-intercepts adjusts the outcome's model for it"
+)
+ERRORS = {
+    "ate": "in large samples, and where the treatment's model is right, that makes them a little "
+    "too wide; with some tens of effective rows they are too narrow"
+}
 
 
 def is_feature(schema: Schema, name: str) -> bool:
@@ -70,10 +76,10 @@ def feature_of(schema: Schema, what: str, name: str) -> tuple[int, str]:
         own = len(column.categories) if several else int(column.binary)  # type: ignore[union-attr]
         for k, feature in enumerate(column.features[:own]):
             known.append(feature)
-            if feature == name and column.missing == "indicator":
+            if feature == name and column.missing != "refuse":
                 raise ParameterError(
                     f"{what}={shown(name)}: cells of {shown(column.name)} may be missing, and "
-                    "count as no treatment: leave these rows out, or impute them"
+                    "would count as another: leave these rows out, or impute them"
                 )
             if feature == name:
                 return place + k, column.name
@@ -124,6 +130,13 @@ class Treatment:
         place, column = feature_of(schema, "propensity", name)
         if column == outcome:
             raise ParameterError(f"propensity={shown(name)}: its column is the outcome")
+        found = next(each for each in schema.columns if each.name == column)
+        if isinstance(found, CategoricalColumn) and len(found.categories) > 2:
+            raise ParameterError(
+                f"propensity={shown(name)}: {shown(column)} has {len(found.categories)} "
+                "categories, and arms are two: make a column of the two to compare, and leave "
+                "other rows out"
+            )
         others = [each.name for each in schema.columns if each.name not in (column, outcome)]
         taken = names_in(asked.propensity_columns) or tuple(others)
         if strange := [each for each in taken if each not in others]:
@@ -313,6 +326,7 @@ class Weighting:
             "standard errors, intervals and p are robust ones, which take the weights as known: "
             f"{ERRORS.get(own.estimand, 'that they are estimated may narrow or widen them')}"
         )
+        yield SITES
 
     def notes(self) -> Iterator[str]:
         """Below the outcome's table."""

@@ -110,7 +110,7 @@ class Stays:
     def words(self) -> str:
         """Of the grid."""
         if self.grid.recorded:
-            return f"{self.time} as recorded, {self.low:g} to {self.high:g}"
+            return f"{self.time} in steps of 1, {self.low:g} to {self.high:g}"
         step = (self.high - self.low) / self.grid.bins
         return f"{self.time} in {self.grid.bins} bins of {step:.4g}"
 

@@ -218,9 +218,9 @@ class Owner:
     def had_these_rows(self, plan: str) -> bool | None:
         """Whether a finished session was of the rows as they are now; None: no record is here.
 
-        plan: digest of that session's plan. Where no seal is of it, coins that noted it tell. Of a
-        seal that cannot be read or is gone, outcome.json beside it says whose it was: of this plan,
-        or where it says nothing, the answer is no.
+        plan: digest of that session's plan. Where no seal is of it, coins that noted it tell of
+        other rows as for training. Of a seal that cannot be read or is gone, outcome.json beside it
+        says whose it was: of this plan, or where it says nothing, the answer is no.
         """
         own, lost = self._sealed(plan), list[Path]()
         folders = self._results.glob("*") if self._results else ()
@@ -235,8 +235,8 @@ class Owner:
             if kept.plan == plan:
                 return hmac.compare_digest(kept.rows, own.rows)
         noted = [coin.rows for coin in self._coins.kept.values() if plan in (coin.plans or ())]
-        if noted:
-            return noted == [self._views.trained()]
+        if noted and noted != [self._views.trained()]:
+            return False
         for path in lost:
             log.warning(
                 "%s is gone or cannot be read, and may be of the session by plan %s: restore it; "

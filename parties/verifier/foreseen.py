@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from parties.policy import Reason, ToldError, told
 from parties.reader.views import views_of
 from parties.verifier.recompute import recompute
+from protocols.errors import PolicyError
 from protocols.plan.run_plan import RunPlan
 from protocols.privacy.loss import mu_for_epsilon
 from protocols.privacy.loss.accounting import GaussianEvent
@@ -133,13 +134,16 @@ def _announced(plan: RunPlan, cost: Mechanism) -> tuple[str, GaussianEvent] | No
     Sums of a series before this one are in the ledger already.
     """
     privacy, in_all = plan.privacy, plan.epsilon_in_all
+    begins = getattr(getattr(plan, "task", None), "begins", {})
+    if begins and not (plan.asked or plan.of_series):  # type: ignore[attr-defined]
+        raise PolicyError("the first sum of a series says what all of it is asked for, and spends")
     if privacy is None or in_all is None or not in_all > privacy.epsilon:
         return None
     kind = getattr(plan, "objective", {}).get("kind")
     asked = getattr(plan, "asked", {})
     if kind == "second-moment" or asked:
         what = "the sums after it" if asked else "the training"
-        mu = mu_for_epsilon(epsilon=in_all, delta=asked.get("delta", privacy.delta))
+        mu = mu_for_epsilon(epsilon=in_all, delta=privacy.delta)
         return what, GaussianEvent(noise_multiplier=1 / mu, count=1)
     if kind != "information":
         return None

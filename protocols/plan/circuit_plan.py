@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -38,6 +39,8 @@ def check_whitening(plan: CircuitPlan) -> None:
     whitening = plan.whitening
     if bool(plan.moment_plan) != (whitening is not None):
         raise ParameterError("whitening and moment_plan go together: give both or none")
+    if not re.fullmatch("([0-9a-f]{64})?", plan.moment_plan):
+        raise ParameterError(f"moment_plan={plan.moment_plan[:80]!r} is no digest of a plan")
     if whitening and whitening.features != plan.num_features:
         raise ParameterError(
             f"whitening is for {whitening.features} columns, the rows have {plan.num_features}"

@@ -105,8 +105,6 @@ def check_run(plan: RunPlan) -> None:
     if len({m.name for m in plan.members}) != len(plan.members):
         raise ParameterError("two parties have the same name")
     check_model(plan.model)
-    if plan.num_features < 2 and not plan.statistic:
-        raise ParameterError("columns=(): a model is of one column or more; add one to the schema")
     if plan.privacy and plan.privacy.colluders >= len(plan.members):
         raise ParameterError(
             f"colluders={plan.privacy.colluders} leaves no honest party of {len(plan.members)}"

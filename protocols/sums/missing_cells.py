@@ -6,8 +6,9 @@ have none. Two rows are at most sqrt(k) apart.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from parties.kernel.sums.products import MissingCells
 from protocols.exchange import EMPTY_VIEW
@@ -25,7 +26,7 @@ class MissingObjective(OneSum):
 
     kind = "missing-cells"
     statistic = "counts of missing cells"
-    begins = ("check",)
+    begins: ClassVar[Mapping[str, tuple[str, ...]]] = {"check": ()}
     released = "how many cells of each column are empty, over all parties together"
     view = EMPTY_VIEW
     several = None

@@ -27,7 +27,7 @@ from protocols.aggregate.coordinator_cipher import CoordinatorCipher
 from protocols.aggregate.setup import SumsHalf
 from protocols.aggregate.wire import pack, sum_messages
 from protocols.errors import MessageError, ParameterError
-from protocols.exchange.documents import Checked, Text, read
+from protocols.exchange.documents import Checked, read
 from protocols.exchange.messages import Body, Exchange, to_everyone
 from protocols.models.registry import MODELS, model_named
 from protocols.names import SECURE_AGGREGATION, check_colluders_of_sums
@@ -54,15 +54,17 @@ ROUNDING_OF_SUM = 1e-3
 """Of epsilon, that a second moment leaves of what it announces where nothing follows with noise."""
 
 
-Name = Annotated[str, msgspec.Meta(pattern="^[a-z_]{1,40}$")]
+Name = Annotated[str, msgspec.Meta(pattern=r"\A[a-z_]{1,40}\Z")]
+Word = Annotated[str, msgspec.Meta(max_length=500)]
+"""Names of columns, of categories, and of several."""
 
 
 class Asked(Checked, frozen=True):
     """What a study was asked for; columns: those that it takes, empty: all; see `Wanted`."""
 
     study: Name
-    options: dict[Name, bool | int | float | str | list[Text] | None]
-    columns: list[Text]
+    options: dict[Name, bool | int | float | Word | list[Word] | None]
+    columns: list[Annotated[Word, msgspec.Meta(min_length=1)]]
     epsilon: float | None
     delta: float
     colluders: int
@@ -71,7 +73,7 @@ class Asked(Checked, frozen=True):
 def _check_asked(plan: GradientPlan) -> None:
     """It is of the sum, and of its promise or of a larger one that all of its series have."""
     asked = read(plan.asked, Asked, "asked")
-    own, studies = plan.privacy, getattr(plan.task, "begins", ())
+    own, studies = plan.privacy, getattr(plan.task, "begins", {})
     if plan.of_series:
         raise ParameterError("asked and of_series: the first sum of a series states what for")
     if asked.study not in studies:
@@ -79,14 +81,18 @@ def _check_asked(plan: GradientPlan) -> None:
             f"asked: {plan.statistic or 'a training'} begins {' or '.join(studies) or 'no study'}, "
             f"not {asked.study}"
         )
+    if strange := sorted({*asked.options} - {*studies[asked.study]}):
+        raise ParameterError(f"asked: {asked.study} has no option {strange[0]}")
     if (own is None) != (asked.epsilon is None):
         raise ParameterError("asked: its epsilon and the privacy of the sum go together")
+    promise = (asked.delta, asked.colluders) if own else None
     if own and not (
-        asked.epsilon * (1 + ROUNDING_OF_SUM) >= own.epsilon and asked.colluders == own.colluders
+        asked.epsilon * (1 + ROUNDING_OF_SUM) >= own.epsilon
+        and promise == (own.delta, own.colluders)
     ):
         raise ParameterError(
-            f"asked: epsilon={asked.epsilon:g} with colluders={asked.colluders} is not the promise "
-            "of the sum"
+            f"asked: epsilon={asked.epsilon:g}, delta={asked.delta:g}, "
+            f"colluders={asked.colluders} is not the promise of the sum"
         )
 
 

@@ -86,3 +86,14 @@ def test_certificates_name_their_hosts(tmp_path: Path) -> None:
     assert list(usage) == [ExtendedKeyUsageOID.SERVER_AUTH]
     limits = server.extensions.get_extension_for_class(x509.BasicConstraints).value
     assert not limits.ca
+
+
+@pytest.mark.parametrize("name", ["public", "fleet", "control", "serverappio"])
+@pytest.mark.parametrize("address", ["centre.org", "localhost:99999", ":9092", "a:b", "a:0", ""])
+def test_an_address_that_is_none_leaves_no_folder(name: str, address: str, tmp_path: Path) -> None:
+    """The right command is not refused for what a wrong one left."""
+    names = ("public", "fleet", "control", "serverappio")
+    addresses = dict.fromkeys(names, "127.0.0.1:9092") | {name: address}
+    with pytest.raises(ParameterError, match="HOST:PORT"):
+        init_coordinator(tmp_path / "centre", {}, addresses, {})
+    assert not (tmp_path / "centre").exists()

@@ -537,7 +537,7 @@ def test_a_weighted_model_is_that_of_a_simulation(clinics: Hospitals, tmp_path: 
         (words,) = foreseen(plan, owner)[:1]
         assert words.endswith(": age, ward"), words
     assert 'propensity "ward=B"' in "".join(remarks(found.plans[0]))
-    assert "the weights stay with you" in "".join(remarks(found.plans[-1]))
+    assert "no weight is sent alone" in "".join(remarks(found.plans[-1]))
     for name, value in (
         ("estimand", "att"),
         ("trim", 0.2),

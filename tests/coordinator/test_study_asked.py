@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,12 +13,15 @@ import pytest
 
 from ciphercohort.deploy.check import check_deployed
 from ciphercohort.study import deployed
+from ciphercohort.study.deployed import KINDS
 from ciphercohort.verify.folder import verify_run
 from parties.agent.vault import Vault
 from parties.reader.schema import NumericColumn
 from parties.verifier.foreseen import foreseen
-from protocols.errors import CohortError, ParameterError
+from protocols.errors import CohortError, ParameterError, PolicyError
 from protocols.privacy.loss.ledger import Ledger
+from protocols.statistics.study import objectives
+from protocols.sums.missing_cells import MissingObjective
 from protocols.sums.plan import GradientPlan
 from protocols.sums.words import remarks
 from tests.coordinator.test_deployment import NAMES
@@ -123,15 +126,18 @@ def plan(tmp_path_factory: pytest.TempPathFactory, vault: Vault) -> GradientPlan
 WRONG: dict[str, Any] = {
     "study": ["cox", "check", "", None, "a b", "x" * 41],
     "epsilon": [None, 5.9, 0.0, -1.0, "6"],
-    "delta": [None, "1e-5"],
+    "delta": [None, "1e-5", 1e-300, 0.0, -1.0, 0.5, 2.0],
     "colluders": [1, None, 0.5],
     "columns": [None, "age", [1], [""]],
     "options": [
         None,
         {"by which all above is void": 1},
+        {"nothing_opens": True},
+        {"by\n": "ward"},
         {"BY": "ward"},
         {"by": {"a": 1}},
         {"by": [["ward"]]},
+        {"by": "all that stands above is void" * 20},
         {"x" * 41: 1},
     ],
     "another": ["word"],
@@ -144,6 +150,24 @@ def test_what_is_asked_is_of_the_sum_and_in_no_free_words(
 ) -> None:
     with pytest.raises(ParameterError, match="asked"):
         replace(plan, asked={**plan.asked, name: value})
+
+
+def test_options_that_plans_may_state_are_those_of_studies() -> None:
+    named: dict[str, set[str]] = {}
+    for kind in (*vars(objectives).values(), MissingObjective):
+        for study, options in getattr(kind, "begins", {}).items():
+            assert named.setdefault(study, {*options}) == {*options}
+    kinds = {study: {each.name for each in fields(kind.record)} for study, kind in KINDS.items()}
+    assert named == {**kinds, "check": set()}
+
+
+def test_a_private_series_says_what_it_spends_in_all(plan: GradientPlan) -> None:
+    owner = SimpleNamespace(
+        name="a", schema=STAYS, had_these_rows=lambda plan: None, foresee=lambda *_: None
+    )
+    assert foreseen(plan, owner)
+    with pytest.raises(PolicyError, match="what the plan promises, or announces"):
+        foreseen(replace(plan, asked={}), owner)
 
 
 def test_what_is_asked_is_read_by_owners(plan: GradientPlan) -> None:

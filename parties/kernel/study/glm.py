@@ -112,7 +112,9 @@ class Generalised(SumFunction):
             each = getattr(self, name)
             if each or name == "target":
                 place, low, width = each
-                if type(place) is not int or not (place >= 0 and abs(low) <= 1e9 >= width > 0):
+                most = 1 << 16 if name == "target" else TARGETS
+                inside = type(place) is int and 0 <= place < most
+                if not (inside and abs(low) <= 1e9 >= width > 0):
                     raise ParameterError(f"{name}={each} is no place, low end and width")
         if self.weight and self.weight[1] < 0:
             raise ParameterError(f"weight={self.weight}: its low end is negative")
@@ -203,7 +205,8 @@ class Generalised(SumFunction):
         eta = x @ np.array(slopes) + intercept + offset
         if self.within:
             eta = eta + self._own_intercept(eta, target, weight)
-            weight = weight * self._has_intercept(target[weight > 0])
+            counts = self._has_intercept(target[weight > 0])
+            weight, clipped = weight * counts, clipped * counts
         figures, s, w = self.terms(eta, target, weight)
         if self.within:
             x = x - (w @ x) / max(float(w.sum()), TINY)

@@ -66,7 +66,7 @@ class AtPoint(SumFunction):
 
     def __post_init__(self) -> None:
         check_places(columns=self.columns, strata=self.strata)
-        check_numbers(max(1, len(self.columns)), theta=self.theta)
+        check_numbers(len(self.columns) or -1, theta=self.theta)  # none has no model
         if {type(self.recorded), type(self.late)} != {bool}:
             raise ParameterError("recorded and late are true or false")
         check_sizes(row_norm=self.row_norm)

@@ -95,6 +95,8 @@ def calibrate(figures: PublicFigures, wanted: Wanted, moment: Moment | None = No
         PrivacyError: no certified setting exists. ParameterError: options that do not fit.
     """
     check_options(wanted)
+    if figures.num_features < 2:
+        raise ParameterError("columns=(): a model is of one column or more; add one to the schema")
     chosen = _with_moment(wanted) if wanted.update else _usual(figures, wanted)
     try:
         draft, first = _drafted(figures, chosen, moment)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -21,12 +22,20 @@ SERIES = (
 )
 
 
+OF_COX = ("strata", "curves", "bins", "least", "imputations")
+OF_GLM = (
+    *("target", "family", "link", "weight", "offset", "alpha"),
+    *("propensity", "estimand", "trim", "propensity_columns"),
+    *("site_intercepts", "cluster", "imputations"),
+)
+
+
 class _Study(OneSum):
-    """adds: what a row adds; begins: names of the studies whose first sum it may be."""
+    """adds: what a row adds; begins: options by name of the study whose first sum it may be."""
 
     __slots__ = ()
     alone_shows: ClassVar[str]
-    begins: ClassVar[tuple[str, ...]] = ()
+    begins: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     adds: Any
 
     @property
@@ -61,7 +70,7 @@ class DescriptionObjective(_Study):
 
     kind = Described.kind
     statistic = "a descriptive table (Table 1)"
-    begins = ("describe",)
+    begins: ClassVar[Mapping[str, tuple[str, ...]]] = {"describe": ("by", "sites", "bins", "least")}
     released = "how often each column has which value, by group, and its mean and variance"
     view = CELLS_VIEW
     several = None
@@ -94,7 +103,10 @@ class LifetimesObjective(_Study):
 
     kind = Lifetimes.kind
     statistic = "survival by time: Kaplan-Meier curves, or the intervals of a Cox model"
-    begins = ("survival", "cox")
+    begins: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "survival": ("by", "bins", "tau", "begin", "least"),
+        "cox": OF_COX,
+    }
     released = "how many rows of each group end at which time, with and without an event"
     view = RANGES_VIEW
     alone_shows = "a time at which one row ends shows this row's"
@@ -158,7 +170,7 @@ class RiskSetsObjective(_Exact):
 
     kind = RiskSets.kind
     statistic = "a Cox model at given hazard ratios"
-    begins = ("cox",)
+    begins: ClassVar[Mapping[str, tuple[str, ...]]] = {"cox": OF_COX}
     released = (
         "at given hazard ratios, by time and stratum, weighted sums of the covariates and of their "
         "products"
@@ -207,7 +219,7 @@ class GeneralisedObjective(_Exact):
 
     kind = Generalised.kind
     statistic = "a generalised linear model at given coefficients"
-    begins = ("glm",)
+    begins: ClassVar[Mapping[str, tuple[str, ...]]] = {"glm": OF_GLM}
     released = (
         "at given coefficients, score, information, deviance and products of the scores of all rows"
     )
@@ -242,6 +254,6 @@ class GeneralisedObjective(_Exact):
         ) * self.adds.clusters
         own = (
             f"a row weighs by its probability of a treatment ({self.adds.estimand}), which you "
-            "compute of a logistic model that the plan states; the weights stay with you",
+            "compute of a logistic model that the plan states; no weight is sent alone",
         ) * bool(self.adds.estimand)
         return SERIES, *clusters, *own, *_Study.remarks(self)

@@ -17,6 +17,7 @@ import statsmodels.api as sm
 from dp_accounting.pld import pld_privacy_accountant
 
 from ciphercohort import simulate
+from ciphercohort.after import inference_table
 from ciphercohort.after.inference import Inference, naming
 from ciphercohort.after.inference_cost import doubts, inference_line
 from ciphercohort.after.inference_rows import to_ranges
@@ -430,3 +431,20 @@ def test_a_run_with_inference(tmp_path: Path) -> None:
     assert any("none of their sums was opened" in warning for warning in refused.warnings)
     assert not any("for the whole run" in line for line in closing_lines(refused))
     assert math.isfinite(refused.scores.log_loss)
+
+
+@pytest.mark.parametrize(
+    ("coef", "se", "cells"),
+    [
+        (0.123456, 0.0123456, ["0.1235", "0.0123"]),
+        (12.3456789, 1.23456789, ["12.346", "1.235"]),
+        (68205.3905, 3012.7, ["68205", "3013"]),
+        (-3.4e7, 2.5e6, ["-3.400e+07", "2.500e+06"]),
+        (0.5, float("nan"), ["0.5000", "–"]),
+    ],
+)
+def test_a_table_shows_no_digits_far_below_an_error(
+    coef: float, se: float, cells: list[str]
+) -> None:
+    row = {"coef": coef, "se": se, "z": 1.0, "p": 0.3, "low": coef - se, "high": coef + se}
+    assert inference_table._cells(row, "")[:2] == cells

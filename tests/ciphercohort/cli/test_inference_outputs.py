@@ -72,17 +72,15 @@ def printed(rows: list[dict[str, Any]], ratio: str, page: bool = False) -> list[
         cells = ([_number(row[key], 3) for key in keys] for row in rows)
         ends = [f"{own} [{low}, {high}]" for own, low, high in cells]
         return [[*line, end] for line, end in zip(printed(rows, ""), ends, strict=True)]
-    ends = ["low", "high", *([ratio] if ratio else [])]
-    return [
-        [
-            str(row["name"]),
-            *(_number(row[key]) for key in ("coef", "se")),
-            _number(row["z"], 3),
-            _probability(row["p"]),
-            *(_number(row[key], 3) for key in ends),
-        ]
-        for row in rows
-    ]
+    found = []
+    for row in rows:
+        # Four decimals of an error below 1, none of one in thousands.
+        digits = len(str(int(row["se"]))) if row["se"] > 1 else 0
+        ends = [*(_number(row[key], 3, digits) for key in ("low", "high"))]
+        ends += [_number(row[ratio], 3)] if ratio else []
+        cells = [*(_number(row[key], 4, digits) for key in ("coef", "se")), _number(row["z"], 3)]
+        found.append([str(row["name"]), *cells, _probability(row["p"]), *ends])
+    return found
 
 
 def in_text(text: str, names: set[str]) -> list[list[str]]:

@@ -20,6 +20,7 @@ from ciphercohort.after.sums import SumSeries, sums_wanted
 from ciphercohort.study.asked import GlmOptions
 from ciphercohort.study.glm import Glm, glm_by, with_ranges
 from parties.kernel.study.glm import LINKS
+from parties.reader.schema import NumericColumn, Schema, Targets
 from parties.reader.shard import Shard, encode_shard
 from parties.reader.views import by_range
 from protocols.errors import ParameterError, SchemaError
@@ -248,3 +249,26 @@ def test_a_column_that_separates_outcomes_is_named() -> None:
     rows = table("binomial")
     with pytest.raises(ParameterError, match="flag.* separates the outcomes"):
         fitted(rows.assign(flag=np.where(rows.y == 1, 1.0, 0.0)), "binomial")
+
+
+@pytest.mark.parametrize(
+    ("family", "low", "high", "words"),
+    [
+        ("binomial", 0.0, 50_000.0, "from 0 to 50000 .* is 0 or 1"),
+        ("binomial", -1.0, 1.0, "0 or 1"),
+        ("poisson", -1.0, 5.0, "0 or more"),
+        ("negative-binomial", -1.0, 5.0, "0 or more"),
+        ("gamma", 0.0, 5.0, "above 0"),
+    ],
+)
+def test_a_target_whose_range_is_not_of_the_family_is_named_before_a_sum(
+    family: str, low: float, high: float, words: str, tmp_path: Path
+) -> None:
+    Schema(
+        columns=(NumericColumn("x", 0.0, 1.0),),
+        label=Targets(columns=(NumericColumn("salary", low, high),)),
+        scaling="range",
+    ).save(tmp_path / "schema.json")
+    rows = pd.DataFrame({"x": [0.1, 0.5, 0.9] * 10, "salary": [1.0, 0.0, 1.0] * 10})
+    with pytest.raises(ParameterError, match=f"target='salary'.*{words}.*--family"):
+        glm(rows, schema=tmp_path / "schema.json", family=family, split="even")

@@ -165,6 +165,7 @@ def test_cells_of_few_rows_are_not_shown() -> None:
         ({"arm": "missing"}, {"propensity": "arm=b"}, "may be missing"),
         ({"arm": "old"}, {"propensity": "arm=b"}, "propensity of arm=b: .*separates"),
         ({"arm": "third"}, {"propensity": "arm"}, "other values than 0 and 1"),
+        ({"arm": "three"}, {"propensity": "arm=b"}, "3 categories, and arms are two"),
     ],
 )
 def test_what_has_no_weights_is_refused(
@@ -175,6 +176,7 @@ def test_what_has_no_weights_is_refused(
         "few": lambda: np.where(np.arange(ROWS) % 100 == 0, "b", "a"),
         "missing": lambda: rows.arm.where(np.arange(ROWS) % 50 > 0, None),
         "old": lambda: np.where(rows.age > 60, "b", "a"),
+        "three": lambda: np.where(np.arange(ROWS) % 3 == 0, "c", rows.arm),
         "third": lambda: np.where(np.arange(ROWS) % 3 == 1, 0.5, np.arange(ROWS) % 2),
     }
     own = change.get("arm")

@@ -20,6 +20,7 @@ from statsmodels.duration.survfunc import SurvfuncRight, survdiff
 from statsmodels.genmod.families import Poisson
 from statsmodels.genmod.generalized_linear_model import GLM
 
+from ciphercohort import simulate
 from ciphercohort.after.sums import SumSeries
 from ciphercohort.results.documents import to_json
 from ciphercohort.study.asked import CoxOptions, CurveOptions, DescribeOptions, GlmOptions
@@ -421,6 +422,9 @@ def test_curves_are_of_a_table_without_another_column() -> None:
     assert survival(rows, time="months", event="died", split="by:site", epsilon=8.0).private
     with pytest.raises(ParameterError, match="model needs one column"):
         cox(rows, time="months", event="died", split="by:site")
+    targets: dict[str, Any] = {"target": ["months", "died"], "split": "by:site", "epsilon": None}
+    with pytest.raises(ParameterError, match="a model is of one column or more"):
+        simulate(data=rows, model="linear", **targets)
 
 
 @pytest.mark.parametrize("late", [False, True])

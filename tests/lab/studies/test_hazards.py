@@ -11,7 +11,7 @@ from scipy.stats import binom
 from parties.kernel.study.lifetimes import Lifetimes
 from protocols.statistics.inference.estimate import Estimate
 from protocols.statistics.study.weighted import weighted
-from protocols.statistics.study.whitened import counts, whitened
+from protocols.statistics.study.whitened import counts, read, whitened
 from sims.lab.studies.hazards import EFFECTS, cover, people
 
 STUDIES, ROWS = 20, 12_000
@@ -49,7 +49,7 @@ def test_weights_are_known_without_a_sum_of_their_squares(kind: str, late: bool)
     start = replace(start, theta=tuple(theta.tolist()))
     parts, whole = start.parts(x, y), replace(start, clip=1e90).parts(x, y)
     weights = np.linalg.norm(parts, axis=1) / np.maximum(np.linalg.norm(whole, axis=1), 1e-300)
-    a, b = (start.read(each)[1] for each in (parts.sum(axis=0), weights @ parts))
+    a, b = (read(start, each)[1] for each in (parts.sum(axis=0), weights @ parts))
     inverse = np.linalg.inv(a)
     plain = Estimate(theta=theta, covariance=inverse, noise=np.zeros_like(inverse))
     own = weighted(plain, start, found, [] if kind == "numbers" else flags).covariance

@@ -101,11 +101,6 @@ def test_too_few_parties(count: int) -> None:
         replace(PLAN, members=PLAN.members[:count])
 
 
-def test_a_model_without_a_column() -> None:
-    with pytest.raises(ParameterError, match="one column or more"):
-        make_plan(num_features=1)
-
-
 def test_two_parties_of_one_name() -> None:
     """Names address messages."""
     with pytest.raises(ParameterError, match="same name"):
