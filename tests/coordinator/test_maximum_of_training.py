@@ -15,6 +15,7 @@ import pytest
 
 import ciphercohort.deploy.coordinator as deployed
 import ciphercohort.deploy.evaluation as planned
+from ciphercohort.after import inference_table
 from ciphercohort.after.judging import objective_at
 from ciphercohort.deploy.coordinator import Coordinator
 from ciphercohort.deploy.flower_job import DOCUMENTS as DOCUMENTS_OF_A_JOB
@@ -183,8 +184,16 @@ def test_documents_that_are_not_those_due_are_named_with_their_cure(trained: Cen
     assert "is as trained" in told and "cohort party results" in told
     (trained.folder / "model.json").unlink()
     assert "not written yet: cohort party results" in failed(trained.folder)["documents"]
-    trained.centre.run(trained.folder.name, trained.told.append)
+    run = trained.centre.run(trained.folder.name, trained.told.append)
     assert failed(trained.folder) == {} and trained.view() == "ranges"
+    # Its page is the table that its documents have.
+    found = run.inference
+    assert found is not None
+    page, report = run._repr_html_(), (trained.folder / "report.html").read_text()
+    _, lines = inference_table.cell_table(found["rows"], found["about"], "odds_ratio")
+    assert len(lines) == 4 and all(
+        cell in page and cell in report for line in lines for cell in line
+    )
 
 
 def test_a_second_series_leaves_documents_as_they_are(trained: Centre) -> None:
