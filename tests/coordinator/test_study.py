@@ -194,13 +194,27 @@ def stays(seed: int) -> pd.DataFrame:
     return pd.DataFrame(own)
 
 
-@pytest.fixture
-def clinics(tmp_path: Path, vault: Vault, monkeypatch: pytest.MonkeyPatch) -> Hospitals:
+def made_clinics(folder: Path, vault: Vault, patch: pytest.MonkeyPatch) -> Hospitals:
     """Owners of stays."""
     frames = {name: stays(k) for k, name in enumerate(NAMES)}
-    monkeypatch.setattr("tests.coordinator.test_inference.SCHEMA", STAYS)
-    monkeypatch.setattr("tests.coordinator.test_inference.FRAMES", frames)
-    return Hospitals(tmp_path, vault)
+    patch.setattr("tests.coordinator.test_inference.SCHEMA", STAYS)
+    patch.setattr("tests.coordinator.test_inference.FRAMES", frames)
+    return Hospitals(folder, vault)
+
+
+@pytest.fixture
+def clinics(tmp_path: Path, vault: Vault, monkeypatch: pytest.MonkeyPatch) -> Hospitals:
+    return made_clinics(tmp_path, vault, monkeypatch)
+
+
+def take_schema(clinics: Hospitals, schema: Schema, patch: pytest.MonkeyPatch) -> None:
+    """As if all had been set up for it."""
+    patch.setattr("tests.coordinator.test_inference.SCHEMA", schema)
+    schema.save(clinics.settings.folder / "schema.json")
+    for name in NAMES:
+        card = clinics.settings.card_path(name)
+        card.write_text(json.dumps(json.loads(card.read_text()) | {"schema": schema.digest()}))
+        clinics.agents.restart(name)
 
 
 def test_curves_and_a_cox_model_are_those_of_a_simulation(
@@ -263,13 +277,7 @@ def test_curves_and_a_cox_model_are_those_of_a_simulation(
 def test_curves_of_a_deployment_need_no_other_column(
     clinics: Hospitals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bare = replace(STAYS, columns=())
-    monkeypatch.setattr("tests.coordinator.test_inference.SCHEMA", bare)
-    bare.save(clinics.settings.folder / "schema.json")
-    for name in NAMES:
-        card = clinics.settings.card_path(name)
-        card.write_text(json.dumps(json.loads(card.read_text()) | {"schema": bare.digest()}))
-        clinics.agents.restart(name)
+    take_schema(clinics, replace(STAYS, columns=()), monkeypatch)
     path, found = deployed.survival(folder_of(clinics, False))
     check_verified(path)
     assert found.rows()[0]["rows"] == 400 * len(NAMES)
@@ -324,13 +332,7 @@ def test_documents_are_of_the_options_that_their_sums_were_asked_for(
     ages = CellModel(feature="age", terms=("ward=B",), draws=((55.0, -2.0, 15.0),))
     columns = (NumericColumn("age", 20.0, 90.0, typical=55.0, missing="typical"), STAYS.columns[1])
     schema = replace(STAYS, columns=columns, imputation=Imputation(models=(ages,)))
-    monkeypatch.setattr("tests.coordinator.test_inference.SCHEMA", schema)
-    schema.save(clinics.settings.folder / "schema.json")
-    for name in NAMES:
-        card = clinics.settings.card_path(name)
-        fields = json.loads(card.read_text()) | {"schema": schema.digest()}
-        card.write_text(json.dumps(fields))
-        clinics.agents.restart(name)
+    take_schema(clinics, schema, monkeypatch)
     centre, paths = folder_of(clinics, False), dict[str, Path]()
     given: dict[str, dict[str, Any]] = {
         "describe": {"colluders": 1},

@@ -26,7 +26,7 @@ from protocols.sums.plan import GradientPlan
 from protocols.sums.words import remarks
 from tests.coordinator.test_deployment import NAMES
 from tests.coordinator.test_inference import Hospitals
-from tests.coordinator.test_study import STAYS, folder_of, stays
+from tests.coordinator.test_study import STAYS, folder_of, made_clinics, take_schema
 from tests.parties.agents import PASSPHRASE
 
 
@@ -37,11 +37,7 @@ def vault() -> Vault:
 
 @pytest.fixture
 def clinics(tmp_path: Path, vault: Vault, monkeypatch: pytest.MonkeyPatch) -> Hospitals:
-    """Owners of stays."""
-    monkeypatch.setattr("tests.coordinator.test_inference.SCHEMA", STAYS)
-    frames = {name: stays(k) for k, name in enumerate(NAMES)}
-    monkeypatch.setattr("tests.coordinator.test_inference.FRAMES", frames)
-    return Hospitals(tmp_path, vault)
+    return made_clinics(tmp_path, vault, monkeypatch)
 
 
 @pytest.mark.parametrize("epsilon", [None, 0.3, 0.7, 1.0, 3.3])
@@ -51,13 +47,7 @@ def test_counts_of_missing_cells_are_verified(
     """A plan comes to a little less than what was asked: it is made again from what was asked."""
     clinics.agents.private = epsilon is not None
     filled = NumericColumn("age", 20.0, 90.0, typical=55.0, missing="typical")
-    schema = replace(STAYS, columns=(filled, STAYS.columns[1]))
-    monkeypatch.setattr("tests.coordinator.test_inference.SCHEMA", schema)
-    schema.save(clinics.settings.folder / "schema.json")
-    for name in NAMES:
-        card = clinics.settings.card_path(name)
-        card.write_text(json.dumps(json.loads(card.read_text()) | {"schema": schema.digest()}))
-        clinics.agents.restart(name)
+    take_schema(clinics, replace(STAYS, columns=(filled, STAYS.columns[1])), monkeypatch)
     path, _ = check_deployed(
         clinics.settings, clinics.drive, epsilon=epsilon, delta=1e-5, colluders=0
     )
@@ -113,11 +103,7 @@ def test_a_series_that_a_budget_has_no_room_for_is_refused_before_its_first_sum(
 def plan(tmp_path_factory: pytest.TempPathFactory, vault: Vault) -> GradientPlan:
     """Of a private table."""
     patch = pytest.MonkeyPatch()
-    patch.setattr("tests.coordinator.test_inference.SCHEMA", STAYS)
-    patch.setattr(
-        "tests.coordinator.test_inference.FRAMES", {n: stays(k) for k, n in enumerate(NAMES)}
-    )
-    centre = Hospitals(tmp_path_factory.mktemp("centre"), vault)
+    centre = made_clinics(tmp_path_factory.mktemp("centre"), vault, patch)
     found = deployed.describe(folder_of(centre, True), by="ward", epsilon=6.0)[1].opened.plan
     patch.undo()
     return found
