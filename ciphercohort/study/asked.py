@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar, get_type_hints
 
 from ciphercohort.job.options import checked, names_in, option
@@ -12,6 +12,8 @@ from protocols.exchange.documents import shown, suggest
 
 LEAST = 10
 """Exact counts below it are not shown."""
+TRIM = 0.01
+"""Least probability of either arm that weights are made of."""
 Record = TypeVar("Record")
 
 
@@ -122,7 +124,7 @@ class GlmOptions(_Options):
     trim: float | None = option(
         None, "Of propensity: probabilities are held within it and 1 less it. Default: 0.01."
     )
-    propensity_columns: str | None = option(
+    propensity_columns: tuple[str, ...] | None = option(
         None, "Of propensity: columns of its model, a,b. Default: all but the treatment's."
     )
     site_intercepts: bool = option(False, "Each site has one of its own, which stays there.")
@@ -133,6 +135,27 @@ class GlmOptions(_Options):
     def treatment(self) -> str | None:
         """Column of the propensity's category."""
         return self.propensity and self.propensity.partition("=")[0]
+
+    def settled(self, known: Sequence[str], exclude: Sequence[str]) -> GlmOptions:
+        """What weights follow from, in full; known: covariates; exclude: those of neither model.
+
+        Raises:
+            ParameterError: no column is left for the treatment's model.
+        """
+        if self.propensity is None:
+            return self
+        gone = {*exclude, self.treatment, (self.target or "").partition("=")[0]}
+        columns = names_in(self.propensity_columns)
+        if exclude and not columns:
+            columns = tuple(name for name in known if name not in gone)
+            if not columns:
+                raise ParameterError("propensity: exclude leaves no column for its model")
+        return replace(
+            self,
+            estimand=self.estimand or "ate",
+            trim=TRIM if self.trim is None else self.trim,
+            propensity_columns=columns,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

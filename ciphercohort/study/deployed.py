@@ -16,6 +16,7 @@ from ciphercohort.after.sums import SumSeries, noise_std, spent_is_told, sums_wa
 from ciphercohort.deploy.inference import DeployedSums, Drive
 from ciphercohort.job.config import DEFAULT_DELTA
 from ciphercohort.job.layout import DESCRIPTION, GLM, SURVIVAL, read_file
+from ciphercohort.job.options import names_in
 from ciphercohort.results.documents import to_json
 from ciphercohort.results.result import Array
 from ciphercohort.study.asked import (
@@ -228,6 +229,9 @@ def _asked(kind: _Kind, settings: Settings, given: dict[str, Any]) -> tuple[Any,
     """
     chosen, own = parted(ChosenColumns, given)
     options = kind.record(**own)
+    schema = Schema.load(settings.folder / SCHEMA)
+    if isinstance(options, GlmOptions):
+        options = options.settled(_covariates(schema), names_in(chosen.exclude))
     if not (chosen.include or chosen.exclude):
         return options, ()
     if kind.columns is None:
@@ -235,7 +239,7 @@ def _asked(kind: _Kind, settings: Settings, given: dict[str, Any]) -> tuple[Any,
             "include and exclude choose covariates, and curves have none: leave them out"
         )
     needed = (getattr(options, name, None) for name in ("by", "strata", "curves", "treatment"))
-    known = kind.columns(Schema.load(settings.folder / SCHEMA))
+    known = kind.columns(schema)
     return options, chosen.of(known, filter(None, needed))
 
 

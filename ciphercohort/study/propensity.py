@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ciphercohort.job.options import names_in
 from ciphercohort.results.result import Array
 from ciphercohort.study.asked import LEAST, GlmOptions
 from ciphercohort.study.cox import Covariates
@@ -37,7 +36,6 @@ from protocols.statistics.study.glm import GlmSums
 if TYPE_CHECKING:
     from ciphercohort.study.glm import Glm
 
-TRIM = 0.01
 ALIKE = 0.1
 """Of standardised differences: below it arms count as alike."""
 WORDS = {
@@ -112,13 +110,14 @@ class Treatment:
         Raises:
             ParameterError: an option does not fit.
         """
-        name, estimand = asked.propensity, asked.estimand or "ate"
-        trim = TRIM if asked.trim is None else asked.trim
+        name = asked.propensity
         if name is None:
             for each in ("estimand", "trim", "propensity_columns"):
-                if (value := getattr(asked, each)) is not None:
+                if (value := getattr(asked, each)) not in (None, ()):
                     raise ParameterError(f"{each}={shown(value)} goes with propensity alone")
             return None
+        asked = asked.settled((), ())
+        estimand, trim = asked.estimand or "", asked.trim or 0.0
         if estimand not in ESTIMANDS:
             raise ParameterError(f"estimand={shown(estimand)} is not one of {', '.join(ESTIMANDS)}")
         if not LEAST_TRIM <= trim < 0.5:
@@ -138,7 +137,7 @@ class Treatment:
                 "other rows out"
             )
         others = [each.name for each in schema.columns if each.name not in (column, outcome)]
-        taken = names_in(asked.propensity_columns) or tuple(others)
+        taken = asked.propensity_columns or tuple(others)
         if strange := [each for each in taken if each not in others]:
             raise ParameterError(
                 f"propensity_columns={shown(strange[0])} is none of the other columns: "

@@ -538,7 +538,9 @@ def test_a_weighted_model_is_that_of_a_simulation(clinics: Hospitals, tmp_path: 
     for plan in (found.plans[0], found.plans[-1]):
         (words,) = foreseen(plan, owner)[:1]
         assert words.endswith(": age, ward"), words
-    assert 'propensity "ward=B"' in "".join(remarks(found.plans[0]))
+    asked = "".join(remarks(found.plans[0]))
+    for said in ('propensity "ward=B"', 'estimand "ate"', "trim 0.01"):
+        assert said in asked
     assert "no weight is sent alone" in "".join(remarks(found.plans[-1]))
     for name, value in (
         ("estimand", "att"),
@@ -552,6 +554,8 @@ def test_a_weighted_model_is_that_of_a_simulation(clinics: Hospitals, tmp_path: 
         assert told_otherwise(path, clinics, lambda asked, f=change: f(asked["options"])), name
     with pytest.raises(ParameterError, match="leave it out of one"):
         deployed.glm(folder_of(clinics, False), target="died", propensity="ward=B", exclude="ward")
+    with pytest.raises(ParameterError, match="exclude leaves no column"):
+        deployed.glm(folder_of(clinics, False), target="died", propensity="ward=B", exclude="age")
     own = deployed.glm(folder_of(clinics, False), target="ward=B")[1]
     assert own.names == ("intercept", "age")
     np.testing.assert_allclose(own.coef, found.weighting.model.coef, atol=1e-6)

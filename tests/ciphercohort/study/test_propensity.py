@@ -13,6 +13,7 @@ import pytest
 import statsmodels.api as sm
 from scipy.special import expit
 
+from ciphercohort.study.asked import GlmOptions
 from ciphercohort.study.glm import Glm
 from protocols.errors import ParameterError, SchemaError
 from sims.prepare import inferred
@@ -221,6 +222,19 @@ def test_a_simulation_takes_all_columns_for_its_propensities(tmp_path: Path) -> 
     assert "Propensity of arm=b" in shown.stdout and "effective rows" in shown.stdout
     weights_alone = ("--propensity-columns", "sex", "--estimand", "att", "--trim", "0.2")
     assert cohort("glm", *given, *more[:-2], *weights_alone).exit_code == 0
+
+
+@pytest.mark.parametrize("more", [(), ("age",)])
+def test_what_is_excluded_is_in_neither_model(more: tuple[str, ...]) -> None:
+    """Of a simulation and of a deployment, whose schema stands."""
+    rows = table("binomial").drop(columns=["w", "off"]).assign(bmi=np.arange(ROWS) % 7)
+    given: dict[str, Any] = {"propensity": "arm=b", "propensity_columns": more}
+    found = glm(rows, target="y", split="by:site", exclude=("sex",), **given)
+    assert isinstance(found, Glm) and found.weighting
+    known = ("age", "sex", "arm", "bmi")
+    options = GlmOptions(**given).settled(known, ("sex",))
+    assert found.weighting.treatment.model.names == (*options.propensity_columns,)
+    assert {"sex=m"}.isdisjoint(found.names)
 
 
 def test_rare_arms_cost_no_precision() -> None:
