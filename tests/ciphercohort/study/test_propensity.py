@@ -151,6 +151,44 @@ def test_cells_of_few_rows_are_not_shown() -> None:
     assert all(math.isnan(each) for each in sex.values())
 
 
+def test_few_held_probabilities_are_not_counted() -> None:
+    rows = table("gaussian")
+    model, _ = weights(rows, "ate")
+    ends = np.minimum(model.fittedvalues, 1 - model.fittedvalues)
+    for least, most, words in ((0, 0, ""), (1, 9, "fewer than 10 rows"), (10, 40, "{} rows")):
+        counts = {(ends < trim).sum(): trim for trim in np.unique(ends) - 1e-9}
+        count, trim = next((n, each) for n, each in counts.items() if least <= n <= most)
+        found = fitted(rows, "gaussian", ("arm",), propensity="arm=b", trim=float(trim))
+        assert found.weighting is not None
+        told, notes = found.weighting.released()["clipped"], [*found.weighting.warnings()]
+        assert told == (None if 0 < count < 10 else count)
+        assert [note.split(" have")[0] for note in notes] == [words.format(count)] * bool(count)
+
+
+@pytest.mark.parametrize("column", ["age", "sex"])
+def test_a_column_is_as_hidden_as_its_missing_cells(column: str) -> None:
+    """Few of them, or few of a category beside many: means of the column tell of these, too."""
+    rows = table("gaussian")
+    few = np.arange(ROWS) % 151 == 0
+    rows[column] = rows[column].where(~few, None)
+    found = fitted(rows, "gaussian", ("arm",), propensity="arm=b")
+    assert found.weighting is not None
+    told = {row.pop("name"): row for row in found.weighting.balance()}
+    assert f"{column}=missing" in told
+    for name, row in told.items():
+        assert all(map(math.isnan, row.values())) == name.startswith(column), name
+
+
+def test_how_errors_take_weights_is_said_of_each_estimand() -> None:
+    rows = table("gaussian")
+    for estimand in ESTIMANDS:
+        found = fitted(rows, "gaussian", ("arm",), propensity="arm=b", estimand=estimand)
+        assert found.weighting is not None
+        told = "".join(found.weighting.basis())
+        assert ("too wide" in told) == (estimand == "ate")
+        assert ("may narrow or widen" in told) == (estimand != "ate")
+
+
 @pytest.mark.parametrize(
     ("change", "given", "words"),
     [
