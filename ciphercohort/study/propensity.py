@@ -193,13 +193,7 @@ class Arms:
 
     @classmethod
     def of(cls, sums: GlmSums, numeric: bool) -> Arms:
-        """numeric: the treatment is a number, and -1 stands for 0.
-
-        Raises:
-            ParameterError: it has other values than two.
-        """
-        if numeric and sums.information[-2, -2] < sums.information[-1, -1] * (1 - 1e-9):
-            raise ParameterError("propensity: the treatment has other values than 0 and 1")
+        """numeric: the treatment is a number, and -1 stands for 0."""
         parts = []
         for square in (sums.information, sums.robust):
             whole, own = square[-1].copy(), square[-2].copy()

@@ -419,13 +419,14 @@ class _Texts:
 class _Cells:
     """One column, over all batches; counts of cells that were filled in, or moved into bounds.
 
-    outside: not in the declared range; unknown: of no declared category.
+    outside: not in the declared range; between: neither of two numbers; unknown: of no declared
+    category.
     """
 
     def __init__(self, column: Column, cure: str) -> None:
         self.column, self._cure = column, cure
         self.filled = self.clamped = 0
-        self.outside, self.unknown = Places(), Places()
+        self.outside, self.between, self.unknown = Places(), Places(), Places()
 
 
 class Numbers(_Cells):
@@ -452,10 +453,20 @@ class Numbers(_Cells):
         self._infinite.take(cells.index, infinite)
         self._missing.take(cells.index, missing)
         self.filled += int(missing.sum())
+        if column.binary:
+            values = self._nearest(values, cells.index)
         values = np.where(missing | texts | infinite, column.typical or 0.0, values)
         out[:, 0] = values if self._scale is None else self._scaled(values, cells.index)
         if column.missing == "indicator":
             out[:, 1] = missing
+
+    def _nearest(self, values: FloatArray, index: pd.Index[Any]) -> FloatArray:
+        """low or high for whatever lies between, which is counted."""
+        low, high = self.column.low, self.column.high
+        between = (values > low) & (values < high)
+        self.between.take(index, between)
+        self.clamped += int(between.sum())
+        return np.where(between, np.where(values < (low + high) / 2, low, high), values)
 
     def _scaled(self, values: FloatArray, index: pd.Index[Any]) -> FloatArray:
         """(x - shift) / scale within public bounds; everything that leaves them is counted."""
@@ -592,6 +603,9 @@ class Features:
             of = f"of {self._rows} values of column {shown(cells.column.name)} are"
             if cells.outside.count:
                 yield f"{cells.outside.count} {of} outside its range ({cells.outside.listed})"
+            if cells.between.count:
+                low, high = cells.column.low, cells.column.high  # type: ignore[union-attr]
+                yield f"{cells.between.count} {of} neither {low:g} nor {high:g} ({cells.between.listed})"
             if isinstance(cells, Categories) and cells.unknown.count:
                 yield f"{cells.unknown.count} {of} of no declared category ({cells.unknown_places})"
 

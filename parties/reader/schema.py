@@ -67,8 +67,8 @@ class NumericColumn(Public, frozen=True, tag_field="kind", tag="numeric"):
     typical, spread: public centre and scale of "standard" scaling, both or neither, spread > 0
         [the column's own unit]. One significant digit is enough.
     missing: of empty cells. All but "refuse" need a typical value within the range.
-    binary: whether cells are low or high alone, such as 0 and 1; Table 1 counts them, then, one
-        between as the nearer end.
+    binary: whether cells are low or high alone, such as 0 and 1: one between is taken as the nearer
+        end.
     """
 
     name: Text

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pandas as pd
 import pytest
@@ -69,17 +68,10 @@ class Plain(SumSeries):
         return template, np.sum(parts, axis=0) / self.rows, ""
 
 
-def fitted(
-    rows: pd.DataFrame, family: str, columns: tuple[str, ...] = (), binary: str = "", **given: Any
-) -> Glm:
+def fitted(rows: pd.DataFrame, family: str, columns: tuple[str, ...] = (), **given: Any) -> Glm:
     named = ["y", *(given[name] for name in ("weight", "offset") if given.get(name))]
     left_out = tuple({"w", "off"} - {*named})
     schema = inferred(rows, named, [], exclude=(*left_out, "site"), missing="indicator")
-    if binary:
-        (own,) = (each for each in schema.columns if each.name == binary)
-        told = msgspec.structs.replace(own, binary=True)
-        columns_told = tuple(told if each is own else each for each in schema.columns)
-        schema = replace(schema, columns=columns_told)
     schema = with_ranges(schema, rows, family, "y", given.get("weight"))
     own = by_range(schema)
     shards = {name: encode_shard(each, own) for name, each in rows.groupby("site")}

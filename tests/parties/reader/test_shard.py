@@ -5,12 +5,15 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from parties.reader import Problems
+from parties.reader.cells import Features
 from parties.reader.schema import CategoricalColumn, Label, NumericColumn, Schema
 from parties.reader.shard import ClampCounts, Shard, encode_scored, encode_shard
 from protocols.errors import DataError
@@ -52,6 +55,26 @@ def test_unknown_categories_are_named_by_row_and_hinted_at() -> None:
     assert line.endswith("2 in ward (rows 1, 2; they differ in capitals only)")
     with pytest.raises(DataError, match=r"no declared category \(rows 1, 2; they differ in cap"):
         encode_shard(spelt, schema, strict=True)
+
+
+@pytest.mark.parametrize("scale", [None, "range", "standard", "unit", "weight", "clamp"])
+@pytest.mark.parametrize("ends", [(0.0, 1.0), (1.0, 2.0), (-3.0, 5.0)])
+def test_two_numbers_have_none_between(scale: Any, ends: tuple[float, float]) -> None:
+    """Taken as the nearer, however they are scaled, and counted; a missing cell is as typical."""
+    low, high = ends
+    between = [low + share * (high - low) for share in (0, 0.2, 0.5, 1)]
+    typical = {"typical": low + 0.3 * (high - low), "spread": 1.0}
+    column = NumericColumn("flag", low, high, missing="typical", binary=True, **typical)
+    cells = Features([column], scale, cure="")
+    rows = pd.DataFrame({"flag": [*between, np.nan]})
+    told = pd.DataFrame({"flag": [low, low, high, high, np.nan]})
+    plain = Features([msgspec.structs.replace(column, binary=False)], scale, cure="")
+    np.testing.assert_array_equal(cells.take(rows), plain.take(told))
+    assert cells.counts()["clamped"]["flag"] >= 2
+    problems = Problems()
+    cells.refuse(problems, strict=True)
+    with pytest.raises(DataError, match=f"2 of 5 values.* neither {low:g} nor {high:g} .rows 2, 3"):
+        problems.refuse()
 
 
 def test_standard_scaling() -> None:
