@@ -288,7 +288,11 @@ class _Model:
             if done:
                 break
         else:
-            raise ParameterError(f"Fisher's scoring finds no maximum in {MOST_ROUNDS} steps")
+            raise ParameterError(
+                f"Fisher's scoring finds no maximum in {MOST_ROUNDS} steps: narrow the ranges of "
+                "target and weight in the schema if values are far from their ends, leave out "
+                "columns that depend on each other, or try another --link"
+            )
         dispersion = current.dispersion(freedom)
         estimated = sums.rows - freedom
         correction = sites / (sites - 1) * (sums.rows - 1) / max(sums.rows - estimated, 1.0)
