@@ -26,7 +26,7 @@ from ciphercohort.study.stays import OTHER, Stays
 from ciphercohort.study.tables import (
     RATIO_HEADS,
     PaperTable,
-    documents,
+    Tabled,
     number,
     p_value,
     ratio_cells,
@@ -122,7 +122,7 @@ class Covariates:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cox:
+class Cox(Tabled):
     """A table of hazard ratios in the data's own units.
 
     coef, se, robust_se, square, ph_p: shape (covariates,), NaN of those that others determine;
@@ -132,6 +132,8 @@ class Cox:
     bins of each, from the first to before the last, in which `least` rows are at risk; adjusted:
     mean survival were the factor each of its levels, in the bins that all strata know.
     """
+
+    title = "Cox regression"
 
     stays: Stays
     names: tuple[str, ...]
@@ -301,8 +303,8 @@ class Cox:
         yield f"Efron's ties, Breslow's baseline; times: {self.stays.words}"
         yield from self.notes
 
-    def documents(self) -> Iterator[tuple[str, str]]:
-        """Files by name; see `tables.documents`."""
+    def pictures(self) -> dict[str, tuple[str, str]]:
+        """Hazard ratios, and adjusted curves."""
         rows = [row for row in self.rows() if math.isfinite(row["coef"])]
         own = {
             row["name"]: tuple(row[f"hazard_ratio{end}"] for end in ("", "_low", "_high"))
@@ -321,7 +323,7 @@ class Cox:
             svg = survival_picture(drawn, (begin, end), {}, self.stays.time, self.factor)
             words = f"Mean survival of all rows, were {self.factor} each of its levels"
             pictures["adjusted"] = (svg, words)
-        yield from documents("Cox regression", self.tables(), pictures)
+        return pictures
 
 
 # -- the sums -------------------------------------------------------------------------------------

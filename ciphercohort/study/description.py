@@ -16,7 +16,7 @@ from ciphercohort.results.exact_sums import exact_fields
 from ciphercohort.results.result import Array
 from ciphercohort.study.asked import DescribeOptions
 from ciphercohort.study.pictures import BAR, panels
-from ciphercohort.study.tables import INDENT, PaperTable, documents, number
+from ciphercohort.study.tables import INDENT, PaperTable, Tabled, number
 from parties.kernel.study.described import Described
 from parties.reader.schema import (
     Column,
@@ -148,11 +148,13 @@ def group_of(columns: list[Variable], by: str) -> Variable:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Description:
+class Description(Tabled):
     """A table of columns; tables: figures by column of the table (all, groups; all, sites).
 
     least: exact counts below it are left out; noise_std: of a count.
     """
+
+    title = "Description"
 
     num_rows: int
     by: str | None
@@ -228,13 +230,12 @@ class Description:
                 "are left out; means and quartiles of the same rows can still tell them"
             )
 
-    def documents(self) -> Iterator[tuple[str, str]]:
-        """Files by name; see `tables.documents`."""
+    def pictures(self) -> dict[str, tuple[str, str]]:
+        """Medians with quartiles, and shares."""
         drawn = {k: v for k, v in self.groups.items() if self.by is None or k != ALL}
         svg = panels([_drawing(v, drawn) for v in self.columns], self.by, [*drawn])
         words = "Medians (marks) and quartiles (bars), and shares of categories"
-        pictures = {"table-1": (svg, words + (f", by {self.by}" if self.by else ""))}
-        yield from documents("Description", self.tables(), pictures)
+        return {"table-1": (svg, words + (f", by {self.by}" if self.by else ""))}
 
 
 def _lines(

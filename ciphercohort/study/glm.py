@@ -32,7 +32,7 @@ from ciphercohort.study.propensity import (
     is_feature,
 )
 from ciphercohort.study.stays import check_exact
-from ciphercohort.study.tables import PaperTable, documents, interval, number, p_value
+from ciphercohort.study.tables import PaperTable, Tabled, interval, number, p_value
 from parties.kernel.study.glm import LINKS, TARGETS, Generalised
 from parties.reader.cells import numeric_cells
 from parties.reader.schema import NumericColumn, Schema, Targets
@@ -52,7 +52,7 @@ RATIOS = {"logit": "odds ratio", "cloglog": "hazard ratio", "log": "ratio"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Glm:
+class Glm(Tabled):
     """A table of coefficients in the data's own units.
 
     names: "intercept" first, if there is one; coef: shape (names,); errors: standard errors by
@@ -60,6 +60,8 @@ class Glm:
     alpha: of a negative binomial, 0 of others; freedom: n - k, inf where phi is 1 or rows weigh by
     propensities; weighting: of these, whose "se" is robust.
     """
+
+    title = "Regression"
 
     family: str
     link: str
@@ -186,8 +188,8 @@ class Glm:
             yield from self.weighting.notes()
         yield from self.notes
 
-    def documents(self) -> Iterator[tuple[str, str]]:
-        """Files by name; see `tables.documents`."""
+    def pictures(self) -> dict[str, tuple[str, str]]:
+        """Ratios, and how alike arms are."""
         key = self.ratio.replace(" ", "_")
         shown_rows = [
             row for row in self.rows() if math.isfinite(row["coef"]) and row["name"] != "intercept"
@@ -201,7 +203,7 @@ class Glm:
         pictures = {"ratios": (forest_picture(own, self.ratio), words)} if own else {}
         if self.weighting:
             pictures |= self.weighting.pictures()
-        yield from documents("Regression", self.tables(), pictures)
+        return pictures
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ f: degrees of freedom that complete rows (of a Cox model: events) leave.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -28,7 +28,7 @@ from ciphercohort.study.cox import Cox
 from ciphercohort.study.glm import Glm
 from ciphercohort.study.pictures import forest_picture
 from ciphercohort.study.propensity import Weighting
-from ciphercohort.study.tables import PaperTable, documents, interval, number, p_value
+from ciphercohort.study.tables import PaperTable, Tabled, interval, number, p_value
 from parties.reader.imputation import MOST_DRAWS
 from protocols.errors import ParameterError
 
@@ -44,8 +44,10 @@ OTHERS = {"robust_se": "robust", "cluster_se": "by site"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pooled:
+class Pooled(Tabled):
     """fits: of one draw each, of one model; notes: about all."""
+
+    title = "Pooled regression"
 
     fits: tuple[Glm | Cox, ...]
     notes: tuple[str, ...] = ()
@@ -151,8 +153,8 @@ class Pooled:
         more = (own for each in self._weightings[:1] for own in each.tables())
         return table, *(replace(own, title=f"{own.title}, first draw") for own in more)
 
-    def documents(self) -> Iterator[tuple[str, str]]:
-        """Files by name; see `tables.documents`."""
+    def pictures(self) -> dict[str, tuple[str, str]]:
+        """Ratios, and how alike arms of the first draw are."""
         ratio = self.fits[0].ratio
         key = ratio.replace(" ", "_")
         own = {
@@ -164,7 +166,7 @@ class Pooled:
         pictures = {"ratios": (forest_picture(own, ratio), words)} if own else {}
         for each in self._weightings[:1]:
             pictures |= each.pictures()
-        yield from documents("Pooled regression", self.tables(), pictures)
+        return pictures
 
 
 def imputed_by(

@@ -28,7 +28,7 @@ from ciphercohort.study.stays import Stays
 from ciphercohort.study.tables import (
     RATIO_HEADS,
     PaperTable,
-    documents,
+    Tabled,
     number,
     ratio_cells,
 )
@@ -72,13 +72,15 @@ LONG = 3.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrivateCox:
+class PrivateCox(Tabled):
     """A table of hazard ratios in the data's own units, whose intervals hold the noise.
 
     coef, se: shape (covariates,); added: what privacy adds to the variance; ends: of intervals
     [data units], shape (J,); hazards: per unit of time at the covariates' means, shape (J,);
     epsilon: of all sums together, as composed; mechanisms: of each, in order.
     """
+
+    title = "Regression of hazards"
 
     stays: Stays
     names: tuple[str, ...]
@@ -161,15 +163,14 @@ class PrivateCox:
         )
         yield from self.notes
 
-    def documents(self) -> Iterator[tuple[str, str]]:
-        """Files by name; see `tables.documents`."""
+    def pictures(self) -> dict[str, tuple[str, str]]:
+        """Hazard ratios."""
         own = {
             row["name"]: tuple(row[f"hazard_ratio{end}"] for end in ("", "_low", "_high"))
             for row in self.rows()
         }
         words = "Hazard ratios with 95 % intervals, which hold the noise"
-        picture = {"hazard-ratios": (forest_picture(own), words)}
-        yield from documents("Regression of hazards", self.tables(), picture)
+        return {"hazard-ratios": (forest_picture(own), words)}
 
 
 def hazards_by(sums: SumSeries, asked: CoxOptions) -> Cox | PrivateCox:

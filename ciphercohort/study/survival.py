@@ -22,7 +22,7 @@ from ciphercohort.results.exact_sums import exact_fields
 from ciphercohort.study.asked import CurveOptions
 from ciphercohort.study.pictures import marks, survival_picture
 from ciphercohort.study.stays import OTHER, Stays
-from ciphercohort.study.tables import PaperTable, documents, number, p_value
+from ciphercohort.study.tables import PaperTable, Tabled, number, p_value
 from parties.kernel.study.lifetimes import Lifetimes
 from protocols.errors import ParameterError
 from protocols.statistics.evaluation.figures import LEAST, shown
@@ -34,12 +34,14 @@ ALL = "all"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Survival:
+class Survival(Tabled):
     """Curves by group; test: chi-squared, degrees of freedom and p of the log-rank test, or None.
 
     tau: end of the restricted mean [data units]; begin: that was asked for [data units]; noise: on
     the cells; least: exact counts below it are left out.
     """
+
+    title = "Survival"
 
     stays: Stays
     curves: dict[str, Curve]
@@ -273,12 +275,12 @@ class Survival:
         }
         return survival_picture(drawn, self.ends, counts, self.stays.time, self.by)
 
-    def documents(self) -> Iterator[tuple[str, str]]:
-        """Files by name; see `tables.documents`."""
+    def pictures(self) -> dict[str, tuple[str, str]]:
+        """Curves."""
         words = "Survival with 95 % bands, and numbers at risk"
         if not self.private:
             words += f": {self._thinned()}"
-        yield from documents("Survival", self.tables(), {"survival": (self.picture(), words)})
+        return {"survival": (self.picture(), words)}
 
 
 def _count(value: float | None, unknown: str = "*") -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from ciphercohort.report.html import Html, fragment, page, picture, section, table, tag
 from ciphercohort.results.latex import latex, latex_words
@@ -76,21 +76,36 @@ def _indented(name: str) -> Html:
     return fragment("\u2003" * name.startswith(INDENT), name.strip())
 
 
-def documents(
-    title: str, tables: tuple[PaperTable, ...], pictures: dict[str, tuple[str, str]]
-) -> Iterator[tuple[str, str]]:
-    """(file name, text): every table as CSV and LaTeX, every picture, and a page of all.
+class Tabled:
+    """What a study found: its tables and pictures, as files, as a page and in a notebook."""
 
-    pictures: (SVG, what it shows) by name.
-    """
-    for each in tables:
-        yield f"{each.name}.csv", each.csv()
-        yield f"{each.name}.tex", each.latex()
-    for name, (svg, _) in pictures.items():
-        yield f"{name}.svg", svg
-    shown = [picture(svg, words, words) for svg, words in pictures.values()]
-    head = tag("h1", title)
-    yield "report.html", page(title, [head, *(each.html() for each in tables), *shown])
+    title: ClassVar[str]
+
+    def tables(self) -> tuple[PaperTable, ...]:
+        """The first is what was asked for."""
+        raise NotImplementedError
+
+    def pictures(self) -> dict[str, tuple[str, str]]:
+        """(SVG, what it shows) by name."""
+        raise NotImplementedError
+
+    def documents(self) -> Iterator[tuple[str, str]]:
+        """(file name, text): every table as CSV and LaTeX, every picture, and a page of all."""
+        tables, pictures = self.tables(), self.pictures()
+        for each in tables:
+            yield f"{each.name}.csv", each.csv()
+            yield f"{each.name}.tex", each.latex()
+        for name, (svg, _) in pictures.items():
+            yield f"{name}.svg", svg
+        yield "report.html", page(self.title, [tag("h1", self.title), *_parts(tables, pictures)])
+
+    def _repr_html_(self) -> str:
+        return str(fragment(*_parts(self.tables(), self.pictures())))
+
+
+def _parts(tables: Iterable[PaperTable], pictures: Mapping[str, tuple[str, str]]) -> Iterator[Html]:
+    yield from (each.html() for each in tables)
+    yield from (picture(svg, words, words) for svg, words in pictures.values())
 
 
 def number(value: float, digits: int = 2) -> str:

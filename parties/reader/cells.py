@@ -604,8 +604,8 @@ class Features:
             if cells.outside.count:
                 yield f"{cells.outside.count} {of} outside its range ({cells.outside.listed})"
             if cells.between.count:
-                low, high = cells.column.low, cells.column.high  # type: ignore[union-attr]
-                yield f"{cells.between.count} {of} neither {low:g} nor {high:g} ({cells.between.listed})"
+                low, high, found = cells.column.low, cells.column.high, cells.between  # type: ignore[union-attr]
+                yield f"{found.count} {of} neither {low:g} nor {high:g} ({found.listed})"
             if isinstance(cells, Categories) and cells.unknown.count:
                 yield f"{cells.unknown.count} {of} of no declared category ({cells.unknown_places})"
 

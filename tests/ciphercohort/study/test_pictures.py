@@ -93,6 +93,29 @@ def test_colours_are_named_and_numbers_round(
                 assert min(rows) - low >= 0.5 and high - max(rows) >= 0.5
 
 
+PAGES = [
+    *(each[1:] for each in DRAWN),
+    (glm, {"target": "died", "propensity": f"{ARM}={GROUPS[1]}", "include": (ARM,)}),
+    (cox, {**TIMES, "imputations": 2}),
+]
+
+
+@pytest.mark.parametrize(("study", "asked"), PAGES)
+def test_a_notebook_shows_the_page(study: Callable[..., Any], asked: dict[str, Any]) -> None:
+    rows = table()
+    if "imputations" in asked:
+        rows["age"] = rows["age"].where(rows.index % 5 > 0)
+    if study is glm:
+        rows = rows.drop(columns="months")
+        asked = {name: value for name, value in asked.items() if name != "exclude"}
+    found = study(rows, split="by:site", **asked)
+    shown, files = found._repr_html_(), dict(found.documents())
+    page = files["report.html"].replace("\n", "")
+    assert shown.replace("\n", "") in page and f"<h1>{found.title}</h1>" in page
+    assert shown.count("<figure") == sum(name.endswith(".svg") for name in files) > 0
+    assert shown.count("<table") >= sum(name.endswith(".csv") for name in files)
+
+
 def test_a_short_interval_is_wider_than_its_mark(figures: list[Figure]) -> None:
     """Of 2 % beside one of a factor of 3."""
     pictures.forest_picture({"age": (1.03, 1.02, 1.04), "arm": (1.7, 1.0, 3.0)})
