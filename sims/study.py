@@ -194,7 +194,7 @@ def describe(data: Table, **given: Any) -> Description:
     frame = terms.table(*filter(None, [own.by]))
     schema = _schema_of(terms, frame, own.by)
     terms.check_folder(DESCRIPTION)
-    sites = own.sites if own.sites == "all" else own.names
+    sites = "all" if own.names == ("all",) else own.names
     sums, shown = terms.sums(frame, schema, cells_schema(schema), sites)
     return terms.kept(describe_by(sums, replace(own, sites=shown)), DESCRIPTION)
 

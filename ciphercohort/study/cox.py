@@ -87,9 +87,16 @@ class Covariates:
 
     @classmethod
     def of(
-        cls, schema: Schema, strata: str | None = None, taken: Collection[str] = ()
+        cls,
+        schema: Schema,
+        strata: str | None = None,
+        taken: Collection[str] = (),
+        treated: str = "",
     ) -> Covariates:
-        """All but the strata, of a schema as `views.by_range` gives it; taken: empty: all."""
+        """All but the strata, of a schema as `views.by_range` gives it; taken: empty: all.
+
+        treated: a category that others are not compared with, "column=category".
+        """
         names, places, scale, groups = list[str](), list[int](), list[float](), {}
         flags = list[tuple[int, ...]]()
         place = columns = 0
@@ -101,7 +108,9 @@ class Covariates:
             columns += 1 + (isinstance(column, NumericColumn) and column.missing == "indicator")
             if isinstance(column, CategoricalColumn):
                 own = tuple(range(len(names), len(names) + len(features) - 1))
-                groups[column.name] = own, tuple(n.partition("=")[2] for n in column.features)
+                if features[0][1] == treated:
+                    features[:2] = features[1::-1]
+                groups[column.name] = own, tuple(n.partition("=")[2] for _, n in features)
                 features = features[1:]
             numeric = isinstance(column, NumericColumn)
             flags.append(tuple(range(len(names) + numeric, len(names) + len(features))))
@@ -406,6 +415,10 @@ def cox_by(sums: SumSeries, asked: CoxOptions) -> Cox:
     named = (*strata_names, OTHER) if strata_names else ("all",)
     named = tuple(np.array(named)[has_rows].tolist())
     notes += _bounds(named, known, asked, stays)
+    counted = float(np.rint(cells.sum()))
+    gone = sums.rows - counted if sums.rows - counted >= asked.least else 0.0
+    if gone:
+        notes.append(stays.nowhere(gone))
     if curves and not shared.any():
         notes.append("no adjusted curves: they are of times that all strata know")
     means_score = float(means @ theta)
@@ -428,11 +441,11 @@ def cox_by(sums: SumSeries, asked: CoxOptions) -> Cox:
         deaths=current.deaths[has_rows],
         known=known,
         factor=curves,
-        adjusted=dict(zip(covariates.groups[curves][1], adjusted / sums.rows, strict=True))
+        adjusted=dict(zip(covariates.groups[curves][1], adjusted / counted, strict=True))
         if curves and shared.any()
         else {},
         strata=strata,
-        num_rows=sums.rows,
+        num_rows=sums.rows - int(gone),
         plans=tuple(plans),
         least=asked.least,
         notes=tuple(notes),

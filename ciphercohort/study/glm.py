@@ -259,8 +259,9 @@ class _Model:
         freedom = 0.0
         for _ in range(MOST_ROUNDS):
             found = ask(theta, ratio, within=site_intercepts, clusters=cluster)
-            most = math.inf if current is None else 2 * current.figures["deviance"] + 1
-            if current is not None and found.figures["deviance"] > most:
+            # Deviances of two dispersions have no common scale.
+            alike = current is not None and found.adds.alpha == current.adds.alpha
+            if alike and found.figures["deviance"] > 2 * current.figures["deviance"] + 1:
                 theta[slopes] -= (theta - np.array(current.adds.theta))[slopes] / 2  # too far
                 continue
             current = found
@@ -388,7 +389,8 @@ def _asked(sums: SumSeries, asked: GlmOptions) -> tuple[_Model, Treatment | None
             f"propensity={shown(treatment.name)}: the outcome's model has no "
             f"{shown(treatment.column)}: include it"
         )
-    covariates = Covariates.of(sums.schema, outcome, sums.columns)
+    treated = treatment.name if treatment else ""
+    covariates = Covariates.of(sums.schema, outcome, sums.columns, treated)
     fields = {
         "family": family,
         "link": link,

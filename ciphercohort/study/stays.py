@@ -137,6 +137,11 @@ class Stays:
             f"{', '.join(map(shown, known)) or 'none'}"
         )
 
+    def nowhere(self, rows: float) -> str:
+        """A note; rows: how many."""
+        grid = "; --grid makes it finer" if self.grid.recorded else ""
+        return f"{rows:,.0f} rows count nowhere, for their entry is not before their time{grid}"
+
 
 def check_exact(epsilon: float | None) -> None:
     """Raises ParameterError: there is one, and such a model has no private form."""

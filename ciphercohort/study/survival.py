@@ -353,10 +353,7 @@ def survival_by(sums: SumSeries, asked: CurveOptions) -> Survival:
             if np.rint(own).any()
         }
     if not private and (gone := sums.rows - float(cells[..., :2].sum())) >= least:
-        notes.append(
-            f"{gone:,.0f} rows count nowhere, for on this grid their entry is not before their "
-            "time: --grid makes it finer"
-        )
+        notes.append(stays.nowhere(gone))
     few = [name for name, curve in curves.items() if not curve.known]
     if few and len(curves) > 1:  # the test would tell of rows whose curves are not shown
         notes.append(f"no log-rank test, for fewer than {least} rows: {', '.join(few)}")

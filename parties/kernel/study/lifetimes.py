@@ -80,7 +80,7 @@ class Grid:
             )
         out, event = self.exit(y[:, 0]), y[:, 1] > 0.5
         into = self.entry(y[:, 2]) if late else np.full(len(y), -1, dtype=np.intp)
-        counts = into < out
+        counts = (into < out) & (y[:, 2:] < y[:, :1]).all(axis=1)  # as recorded: bins are wider
         return np.where(counts, into, -1), np.where(counts, out, -1), event & counts
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from lifelines import CoxPHFitter
 from scipy.stats import chi2
 from statsmodels.duration.hazard_regression import PHReg
 from statsmodels.duration.survfunc import SurvfuncRight, survdiff
@@ -984,3 +985,40 @@ def test_half_a_stay_is_no_schema(options: tuple[str, ...], words: str, tmp_path
     table().to_csv(tmp_path / "sample.csv", index=False)
     told = cohort("schema", "init", tmp_path / "sample.csv", *options)
     assert told.exit_code == 2 and words in " ".join(told.stderr.split())
+
+
+@pytest.mark.parametrize("bins", [None, 37, 500])
+def test_rows_that_enter_at_their_time_or_after_it_count_nowhere(bins: int | None) -> None:
+    """However wide the bins are: every figure is that of the table without such rows."""
+    rng = np.random.default_rng(3)
+    rows = 700
+    arm, age = rng.choice(["a", "b"], rows), rng.uniform(40, 90, rows).round()
+    death, leaves = rng.exponential(800, rows), rng.uniform(100, 2380, rows)
+    days = np.ceil(np.minimum(death, leaves))
+    entry = np.where(rng.random(rows) < 0.1, days, rng.integers(0, 60, rows)).astype(float)
+    columns = {"days": days, "died": (death <= leaves).astype(int), "age": age, "arm": arm}
+    table = pd.DataFrame({**columns, "entry": entry, "site": rng.choice(list("pqrs"), rows)})
+    table.loc[0, "days"], table.loc[0, "entry"] = 2380, 0  # the ranges are those of all rows
+    counts = table[table.entry < table.days]
+    named: dict[str, Any] = {"time": "days", "event": "died", "entry": "entry", "bins": bins}
+    assert 50 < len(table) - len(counts) < 200
+    all_, own = (cox(each, curves="arm", split="by:site", **named) for each in (table, counts))
+    for one, other in zip(all_.rows(), own.rows(), strict=True):
+        assert one.pop("name") == other.pop("name")
+        assert one == pytest.approx(other, rel=1e-6)
+    assert all_.num_rows == own.num_rows == len(counts)
+    for one, other in ((all_.adjusted, own.adjusted), (all_.hazard, own.hazard)):
+        for name, curve in one.items():
+            np.testing.assert_allclose(curve, other[name], atol=1e-9)
+    assert any("count nowhere" in note for note in all_.notes)
+    assert not any("count nowhere" in note for note in own.notes)
+    pair = (
+        survival(each, by="arm", tau=1000.0, split="by:site", **named) for each in (table, counts)
+    )
+    all_, own = pair
+    assert all_.rows() == own.rows() and all_.test == own.test
+    assert sum(row["rows"] for row in all_.rows()) == len(counts)
+    numbers = counts.assign(arm=counts.arm == "b").drop(columns="site").astype(float)
+    exact = CoxPHFitter().fit(numbers, "days", "died", entry_col="entry")
+    gaps = (cox(table, split="by:site", **named).coef - exact.params_) / exact.standard_errors_
+    assert np.abs(gaps).max() < (0.1 if bins == 37 else 0.02)
