@@ -174,6 +174,29 @@ def test_the_dispersion_of_counts_is_statsmodels() -> None:
         fitted(rows.assign(y=1.0 + (np.arange(ROWS) % 2)), "negative-binomial")
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("mean", "alpha"),  # others are hardly told from a Poisson model's
+    [(m, a) for m in (0.5, 2.0, 20.0, 300.0) for a in (0.05, 0.3, 2.0) if m * a > 0.2],
+)
+def test_counts_of_any_size_have_their_dispersion(mean: float, alpha: float) -> None:
+    """Beside the maximum of both, by statsmodels' own counts."""
+    rows = table("gaussian")
+    rng = np.random.default_rng(8)
+    level = mean * np.exp(0.02 * (rows.age - rows.age.mean()) + 0.3 * (rows.arm == "b"))
+    rows["y"] = rng.poisson(level * rng.gamma(1 / alpha, alpha, ROWS)).astype(float)
+    found = fitted(rows, "negative-binomial")
+    x = design(rows)
+    due = sm.NegativeBinomial(rows.y, x).fit(
+        start_params=[*sm.GLM(rows.y, x, family=sm.families.Poisson()).fit().params, alpha],
+        method="newton", maxiter=200, disp=0,
+    )  # fmt: skip
+    assert found.alpha == pytest.approx(due.params["alpha"], rel=1e-4)
+    names = list(found.names)
+    assert (np.abs(found.coef - due.params[names]) / due.bse[names]).max() < 1e-3
+    assert len(found.plans) <= 12
+
+
 def test_a_site_with_one_outcome_alone_has_no_intercept_and_adds_nothing() -> None:
     rows = table("binomial")
     rows = rows.assign(y=np.where(rows.site == "p", 1.0, rows.y))

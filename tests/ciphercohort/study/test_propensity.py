@@ -94,6 +94,25 @@ def test_a_weighted_model_is_that_of_the_pooled_rows(
 
 
 @pytest.mark.parametrize("estimand", ESTIMANDS)
+@pytest.mark.parametrize("arms", [("a", "b"), ("b", "a"), ("new", "usual"), ("usual", "new")])
+def test_the_effect_is_that_of_the_arm_that_was_asked_for(
+    arms: tuple[str, str], estimand: str
+) -> None:
+    """Wherever its category stands in the schema: the other is compared with."""
+    treated, other = arms
+    rows = table("gaussian")
+    named = rows.assign(arm=np.where(rows.arm == "b", treated, other))
+    found = fitted(
+        named, "gaussian", ("arm",), propensity=f"arm={treated}", estimand=estimand, trim=TRIM
+    )
+    _, w = weights(rows, estimand)
+    due = sm.WLS(rows.y, sm.add_constant((rows.arm == "b").astype(float)), weights=w).fit()
+    assert found.names == ("intercept", f"arm={treated}")
+    np.testing.assert_allclose(found.coef, due.params, atol=1e-6)
+    assert f"reference: arm {other}" in found.notes
+
+
+@pytest.mark.parametrize("estimand", ESTIMANDS)
 def test_arms_are_those_of_the_weighted_rows(estimand: str) -> None:
     """Effective rows, and differences over the spread of both arms before rows weigh."""
     rows = table("gaussian").assign(arm=lambda own: own.arm.map({"b": 1, "a": 0}))
