@@ -16,7 +16,7 @@ from protocols.errors import ParameterError
 from protocols.words import count
 
 if TYPE_CHECKING:
-    from parties.reader.schema import Schema
+    from parties.reader.schema import NumericColumn, Schema
 
 PUBLIC = (
     "The sample must be PUBLIC (published, synthetic or made up): the schema repeats its ranges "
@@ -171,6 +171,8 @@ def init(
             return
         schema.save(out)
         say(console, f"{count(len(schema.columns), 'column')} written to {out}")
+        if two := _two_alone(schema):
+            say(console, f'of two numbers alone ("binary", cells between are rounded): {two}')
 
 
 @schema_app.command(epilog="Example:  cohort schema check schema.json rows.csv")
@@ -290,6 +292,18 @@ def _references(schema: Schema) -> str:
     return ", ".join(f"{column.name}={column.categories[0]}" for column in found)
 
 
+def _ends(column: NumericColumn) -> str:
+    return f"{column.low:g} {'or' if column.binary else 'to'} {column.high:g}"
+
+
+def _two_alone(schema: Schema) -> str:
+    """Columns that have two numbers alone; empty: none."""
+    columns = (*schema.columns, *getattr(schema.label, "columns", ()))
+    return ", ".join(
+        f"{each.name} ({_ends(each)})" for each in columns if getattr(each, "binary", False)
+    )
+
+
 def _print(schema: Schema) -> None:
     from rich.table import Table
     from rich.text import Text
@@ -303,7 +317,7 @@ def _print(schema: Schema) -> None:
         if isinstance(column, NumericColumn):
             spread = "" if column.typical is None else f"{column.typical:g}"
             spread += "" if column.spread is None else f" ± {column.spread:g}"
-            ends = f"{column.low:g} to {column.high:g}"
+            ends = _ends(column)
             kind = "numeric"
             if isinstance(column, DateColumn):
                 kind = f"days since {column.origin}"
@@ -316,7 +330,7 @@ def _print(schema: Schema) -> None:
     screen.print(table)
     if isinstance(label, Targets):
         for column in label.columns:
-            say(screen, f"target: {column.name}, {column.low:g} to {column.high:g}")
+            say(screen, f"target: {column.name}, {_ends(column)}")
     elif not isinstance(label, Label):
         say(screen, f"label: {label.name}, one of {', '.join(label.classes)}")
     else:

@@ -140,12 +140,17 @@ class GlmOptions(_Options):
         """What weights follow from, in full; known: covariates; exclude: those of neither model.
 
         Raises:
-            ParameterError: no column is left for the treatment's model.
+            ParameterError: no column is left for the treatment's model, or one is left out of it
+                and named.
         """
         if self.propensity is None:
             return self
         gone = {*exclude, self.treatment, (self.target or "").partition("=")[0]}
         columns = names_in(self.propensity_columns)
+        if both := [name for name in columns if name in exclude]:
+            raise ParameterError(
+                f"exclude={shown(both[0])} is also in propensity_columns: leave it out of one"
+            )
         if exclude and not columns:
             columns = tuple(name for name in known if name not in gone)
             if not columns:

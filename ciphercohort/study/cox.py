@@ -69,7 +69,8 @@ class Covariates:
 
     names, places; scale: half a number's range, 1 of a category; groups: places among the
     covariates and names of each column's categories; flags: places of those that are 0 or 1, in
-    groups of which a row has at most one 1.
+    groups of which a row has at most one 1; binary: places of those that are one of two numbers,
+    with what a missing cell is taken as, scaled, None: none is missing.
     """
 
     names: tuple[str, ...]
@@ -78,6 +79,7 @@ class Covariates:
     groups: dict[str, tuple[tuple[int, ...], tuple[str, ...]]]
     columns: int
     flags: tuple[tuple[int, ...], ...]
+    binary: dict[int, float | None]
 
     @property
     def reference(self) -> tuple[str, ...]:
@@ -98,7 +100,7 @@ class Covariates:
         treated: a category that others are not compared with, "column=category".
         """
         names, places, scale, groups = list[str](), list[int](), list[float](), {}
-        flags = list[tuple[int, ...]]()
+        flags, binary = list[tuple[int, ...]](), dict[int, float | None]()
         place = columns = 0
         for column in schema.columns:
             features = [*enumerate(column.features, place)]
@@ -113,6 +115,10 @@ class Covariates:
                 groups[column.name] = own, tuple(n.partition("=")[2] for _, n in features)
                 features = features[1:]
             numeric = isinstance(column, NumericColumn)
+            if isinstance(column, NumericColumn) and column.binary:
+                middle, half = column.affine("range")
+                filled = None if column.missing == "refuse" else column.typical
+                binary[len(names)] = None if filled is None else (filled - middle) / half
             flags.append(tuple(range(len(names) + numeric, len(names) + len(features))))
             for k, (where, name) in enumerate(features):
                 names.append(name)
@@ -127,6 +133,7 @@ class Covariates:
             groups=groups,
             columns=columns,
             flags=tuple(filter(None, flags)),
+            binary=binary,
         )
 
 
@@ -416,9 +423,9 @@ def cox_by(sums: SumSeries, asked: CoxOptions) -> Cox:
     named = tuple(np.array(named)[has_rows].tolist())
     notes += _bounds(named, known, asked, stays)
     counted = float(np.rint(cells.sum()))
-    gone = sums.rows - counted if sums.rows - counted >= asked.least else 0.0
-    if gone:
-        notes.append(stays.nowhere(gone))
+    nowhere = sums.rows - counted if sums.rows - counted >= asked.least else 0.0
+    if nowhere:
+        notes.append(stays.nowhere(nowhere))
     if curves and not shared.any():
         notes.append("no adjusted curves: they are of times that all strata know")
     means_score = float(means @ theta)
@@ -445,7 +452,7 @@ def cox_by(sums: SumSeries, asked: CoxOptions) -> Cox:
         if curves and shared.any()
         else {},
         strata=strata,
-        num_rows=sums.rows - int(gone),
+        num_rows=sums.rows - int(nowhere),
         plans=tuple(plans),
         least=asked.least,
         notes=tuple(notes),

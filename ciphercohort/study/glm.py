@@ -259,9 +259,10 @@ class _Model:
         freedom = 0.0
         for _ in range(MOST_ROUNDS):
             found = ask(theta, ratio, within=site_intercepts, clusters=cluster)
-            # Deviances of two dispersions have no common scale.
-            alike = current is not None and found.adds.alpha == current.adds.alpha
-            if alike and found.figures["deviance"] > 2 * current.figures["deviance"] + 1:
+            most = math.inf
+            if current is not None and found.adds.alpha == current.adds.alpha:
+                most = 2 * current.figures["deviance"] + 1  # of another dispersion: another scale
+            if current is not None and found.figures["deviance"] > most:
                 theta[slopes] -= (theta - np.array(current.adds.theta))[slopes] / 2  # too far
                 continue
             current = found
@@ -484,8 +485,13 @@ def _place(names: dict[str, NumericColumn], what: str, name: str | None) -> tupl
             f"{what}={shown(name)} is no target of the schema; these are "
             f"{', '.join(map(shown, names))}{suggest(name, list(names))}"
         )
-    column = names[name]
-    return list(names).index(name), column.low, column.high - column.low
+    column, place = names[name], list(names).index(name)
+    if place >= TARGETS:
+        raise ParameterError(
+            f"{what}={shown(name)} is beyond the first {TARGETS} targets of the schema: give a "
+            "schema whose targets are the outcome and what else this model takes"
+        )
+    return place, column.low, column.high - column.low
 
 
 def _in_units(schema: Schema, covariates: Covariates, site_intercepts: bool) -> Array:

@@ -249,11 +249,13 @@ class Weighting:
         """Covariates of a column that has a cell of few rows, shape (d,)."""
         own, before = self.treatment.model, self.before
         found = np.zeros(len(own.names), bool)
-        in_flags = {j for group in own.flags for j in group}
         groups = [(list(group), before.means[:, group]) for group in own.flags]
-        for j in {*range(len(own.names))} - in_flags:
-            if np.allclose(before.seconds[:, j], 1.0, rtol=0, atol=1e-9):  # it is low or high
-                groups.append(([j], (1 + before.means[:, [j]]) / 2))
+        for j, typical in own.binary.items():
+            missing = before.means[:, [j + 1]] if f"{own.names[j]}=missing" in own.names else 0.0
+            high = (1 + before.means[:, [j]] - missing * (1 + (typical or 0.0))) / 2
+            groups.append(([j], np.hstack([high, missing + 0 * high])))
+            # Cells that were filled in, and not counted, keep the others from being counted.
+            found[j] = typical is not None and not np.any(missing)
         for group, shares in groups:
             counts = (shares * before.size[:, None]).T
             cells = np.rint(np.vstack([counts, before.size - counts.sum(axis=0)]))

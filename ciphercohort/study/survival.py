@@ -26,7 +26,7 @@ from ciphercohort.study.tables import PaperTable, Tabled, number, p_value
 from parties.kernel.study.lifetimes import Lifetimes
 from protocols.errors import ParameterError
 from protocols.statistics.evaluation.figures import LEAST, shown
-from protocols.statistics.study.curves import LEVEL, Curve, Test, after, log_rank
+from protocols.statistics.study.curves import LEVEL, Curve, Test, log_rank
 from protocols.statistics.study.noisy import Noise
 from protocols.statistics.study.objectives import LifetimesObjective
 
@@ -74,7 +74,7 @@ class Survival(Tabled):
         return min(curve.begin for curve in known), max(curve.end for curve in known)
 
     def counts(self, curve: Curve) -> tuple[float | None, dict[float, float | None]]:
-        """Rows of a curve, and at risk just after each mark of the axis [data units].
+        """Rows of a curve, and at risk at each mark of the axis, as R counts them [data units].
 
         None where they are few, beyond the curve's ends, or few less or more than what is told: the
         group's size, which may be that of all, or a count before.
@@ -90,9 +90,8 @@ class Survival(Tabled):
         rows = unless_few(curve.rows) if curve.known else None
         found = dict[float, float | None]()
         for mark in marks(*self.ends):
-            later = np.flatnonzero(after(curve.times, mark))
-            place = int(later[0]) if len(later) else len(curve.times)
-            count = float(np.append(curve.at_risk, 0.0)[place])
+            place = int(np.argmax(curve.times >= mark * (1 - 1e-12)))  # ends then or later
+            count = float(curve.at_risk[place])
             is_told = curve.known and curve.first <= place <= (curve.reached if count else place)
             found[mark] = unless_few(count) if is_told else None
         return rows, found

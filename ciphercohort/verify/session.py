@@ -141,10 +141,12 @@ def session_checks(folder: Path) -> Iterator[Check]:
     where = "a series has them at its first session" if at_centre else "the centre has them"
     fine = fine if documents else f"none here: of a sum {where}"
     yield Check("documents", not problems, "; ".join(problems) or fine)
-    # An owner has nothing that a sum follows from.
-    same = [] if session.is_sum else [each.said for each in beside]
-    told = sha256(to_json([session.said, *same]).encode()).hexdigest()
+    # An owner has nothing that a sum follows from, but all sums of its series.
+    same = _sums_of(session) if session.is_sum else [session, *beside]
+    told = sha256(to_json([each.said for each in same]).encode()).hexdigest()
     others = f"{count(len(beside), 'session')} beside it that it follows from"
+    if session.is_sum and len(same) > 1:
+        others = f"those of all {len(same)} sums of its series"
     if at_centre:
         problems = [problem for each in beside for problem in _beside_problems(each)]
         fine = "as in its messages" + f" and in those of {others}" * bool(beside)
@@ -159,6 +161,16 @@ def session_checks(folder: Path) -> Iterator[Check]:
     if documents.get(EVALUATION):
         yield Check("model judged", True, _judged(session, json.loads(documents[EVALUATION])))
     yield Check("not checked", True, ", ".join(_unchecked(session, documents, at_centre)) or "-")
+
+
+def _sums_of(session: Session) -> list[Session]:
+    """All sums of a series that stand here, the first first; of any other sum it alone."""
+    own = session.plan.digest()
+    began = getattr(session.plan, "of_series", "") or own
+    with_others = sessions_of(session.folder.resolve().parent)
+    found = {each.plan.digest(): each for each in with_others if each.is_sum} | {own: session}
+    later = sorted(name for name, each in found.items() if each.plan.of_series == began)
+    return [found[name] for name in (began, *later) if name in found]
 
 
 def _judged(session: Session, found: Mapping[str, Any]) -> str:

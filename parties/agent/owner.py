@@ -223,13 +223,12 @@ class Owner:
         says whose it was: of this plan, or where it says nothing, the answer is no.
         """
         own, lost = self._sealed(plan), list[Path]()
-        folders = self._results.glob("*") if self._results else ()
-        for path in [folder / ROWS for folder in folders if folder.is_dir()]:
+        for path in self._kept():
             try:
                 plain = parse_json(path.read_bytes(), str(path))
                 kept: SealedRows = read(plain, SealedRows, str(path))
             except (CohortError, OSError):
-                if _plan_of(path.with_name(OUTCOME)) in (plan, ""):
+                if _digest(_plan_of(path)) in (plan, ""):
                     lost.append(path)
                 continue
             if kept.plan == plan:
@@ -245,6 +244,16 @@ class Owner:
                 plan[:16],
             )
         return False if lost else None
+
+    def asked_of(self, plan: str) -> dict[str, Any]:
+        """What the study that a plan began was asked for; empty: no record of it is here."""
+        found = next((each for each in map(_plan_of, self._kept()) if _digest(each) == plan), {})
+        return dict(found.get("asked", {}))
+
+    def _kept(self) -> list[Path]:
+        """Seals of the sessions that finished."""
+        folders = self._results.glob("*") if self._results else ()
+        return [folder / ROWS for folder in folders if folder.is_dir()]
 
     def foresee(
         self, events: Sequence[Any], additive_delta: float, run: str
@@ -279,9 +288,17 @@ class Owner:
         return sorted(name for name in sys.modules if name.partition(".")[0] in OURS)
 
 
-def _plan_of(path: Path) -> str:
-    """Digest of the plan of an outcome that this owner kept; empty where it cannot be read."""
+def _plan_of(seal: Path) -> dict[str, Any]:
+    """The plan of an outcome that this owner kept beside a seal; empty where it cannot be read."""
+    path = seal.with_name(OUTCOME)
     try:
-        return canonical_digest({**parse_json(path.read_bytes(), str(path))["plan"]})
+        return {**parse_json(path.read_bytes(), str(path))["plan"]}
     except (CohortError, OSError, LookupError, TypeError, ValueError):
+        return {}
+
+
+def _digest(plan: dict[str, Any]) -> str:
+    try:
+        return canonical_digest(plan) if plan else ""
+    except (CohortError, TypeError, ValueError):
         return ""

@@ -96,6 +96,7 @@ def _answer(
         foresee=owner.foresee,
         keep=owner.keep,
         had_these_rows=owner.had_these_rows,
+        asked_of=owner.asked_of,
     )
     channel.send(
         {

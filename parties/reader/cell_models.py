@@ -7,7 +7,15 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from parties.reader.cells import missing_cells
-from parties.reader.imputation import MOST_DRAWS, CellModel, Imputation, complete, modelled
+from parties.reader.imputation import (
+    MOST_DRAWS,
+    CellModel,
+    Imputation,
+    complete,
+    is_normal,
+    is_number,
+    modelled,
+)
 from parties.reader.schema import CategoricalColumn, Schema, Targets
 from parties.reader.shard import encode_columns
 from protocols.errors import SchemaError
@@ -48,7 +56,9 @@ def of_public(sample: pd.DataFrame, schema: Schema, draws: int) -> Imputation:
         terms = tuple(n for n in names if n not in own | first and np.ptp(raw[n]) > 0)
         x = np.column_stack([np.ones(len(rows)), *(raw[name] for name in terms)])
         y = np.column_stack([raw[name] for name in modelled(column)])
-        drawn = _categories if isinstance(column, CategoricalColumn) else _number
+        if is_number(column) and column.binary:
+            y = y == column.high
+        drawn = _number if is_normal(column) else _categories
         found = drawn(x, y, draws, rng)
         for k, feature in enumerate(modelled(column)):
             texts = tuple(tuple(float(f"{v:.6g}") for v in each) for each in found[:, k])

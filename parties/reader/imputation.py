@@ -4,7 +4,8 @@ Of a number, given the other columns and the outcomes, raw and in their own unit
 
     b_0 + sum_t b_t x_t + s e,   e standard normal, held to the column's range;
 
-of a category P(c) in proportion to exp(b_0c + sum_t b_tc x_t), 0 for the first one. Where several
+of a category P(c) in proportion to exp(b_0c + sum_t b_tc x_t), 0 for the first one, and so of the
+higher of two numbers (a `binary` column) beside the lower. Where several
 columns have models they are drawn in turns, each given the others as they are (chained equations).
 
 What is fitted to several draws is pooled by Rubin's rules. Their variance is right where outcomes
@@ -43,7 +44,8 @@ class CellModel(Checked, frozen=True):
     """Of one feature: a number, or a category that is not the column's first.
 
     feature: its name; terms: features and targets that it depends on; draws: intercept, one
-    coefficient a term and, of a number, the standard deviation around them; the first draw takes
+    coefficient a term and, of a number that is not binary, the standard deviation around them;
+    the first draw takes
     the first of these, and so on, over again where there are fewer [data units].
     """
 
@@ -79,7 +81,7 @@ class Imputation(Checked, frozen=True):
                     "let the schema say missing: typical"
                 )
             due |= {*features}
-            number = is_number(column)
+            number = is_normal(column)
             for model in (own[name] for name in features if name in own):
                 for term in model.terms:
                     if term not in known or term in column.features:
@@ -91,7 +93,8 @@ class Imputation(Checked, frozen=True):
                 if any(len(each) != size or (number and each[-1] < 0) for each in model.draws):
                     raise SchemaError(
                         f"imputation of {shown(model.feature)}: a draw is {size} numbers: "
-                        "intercept, one a term and, of a number, a standard deviation, 0 or more"
+                        "intercept, one a term and, of a number that is not one of two, a "
+                        "standard deviation, 0 or more"
                     )
         if due != {*own} or len(own) != len(self.models):
             wrong = sorted(due ^ {*own}) or [model.feature for model in self.models]
@@ -104,6 +107,16 @@ class Imputation(Checked, frozen=True):
 def is_number(column: Column) -> TypeGuard[NumericColumn]:
     """By its fields: a schema reads models, which so load no schema."""
     return hasattr(column, "low")
+
+
+def is_normal(column: Column) -> TypeGuard[NumericColumn]:
+    """Whether cells are drawn as a number, and not as a category or one of two numbers."""
+    return is_number(column) and not column.binary
+
+
+def ends(column: NumericColumn) -> FloatArray:
+    """low, high."""
+    return np.array([column.low, column.high])
 
 
 def modelled(column: Column) -> tuple[str, ...]:
@@ -168,16 +181,17 @@ def imputed(
     for _ in range(TURNS if len(own) > 1 else 1):
         for column in own:
             here, features = empty[column.name], column.features
-            if is_number(column):
+            if is_normal(column):
                 (name,) = features
                 std = models[name].draws[(draw - 1) % len(models[name].draws)][-1]
                 value = score(name) + std * rng.standard_normal(rows)
                 raw[name] = np.where(here, np.clip(value, column.low, column.high), raw[name])
                 continue
-            scores = np.stack([np.zeros(rows), *map(score, features[1:])], axis=1)
+            scores = np.stack([np.zeros(rows), *map(score, modelled(column))], axis=1)
             share = np.cumsum(np.exp(scores - scores.max(axis=1)[:, None]), axis=1)
             coin = rng.random(rows) * share[:, -1]
-            place = np.minimum((share <= coin[:, None]).sum(axis=1), len(features) - 1)
+            place = np.minimum((share <= coin[:, None]).sum(axis=1), scores.shape[1] - 1)
             for k, name in enumerate(features):
-                raw[name] = np.where(here, place == k, raw[name])
+                value = ends(column)[place] if is_number(column) else place == k
+                raw[name] = np.where(here, value, raw[name])
     return np.column_stack([(raw[n] - shift[k]) / scale[k] for k, n in enumerate(names)])

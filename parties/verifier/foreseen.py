@@ -16,6 +16,7 @@ from protocols.errors import PolicyError
 from protocols.plan.run_plan import RunPlan
 from protocols.privacy.loss import mu_for_epsilon
 from protocols.privacy.loss.accounting import GaussianEvent
+from protocols.sums.plan import asked_words
 from protocols.words import count
 
 if TYPE_CHECKING:
@@ -101,6 +102,8 @@ def _of_rows(plan: RunPlan, owner: Any) -> Iterator[str]:
             "now",
         }
         yield f"{what.capitalize()} {before[:16]} {said[same]}"
+        if what == "series" and (asked := owner.asked_of(before)):
+            yield f"It was begun by what you were asked so: {asked_words(asked)}"
 
 
 def _of_budget(plan: RunPlan, owner: Any) -> tuple[str, ...]:

@@ -305,6 +305,11 @@ class RemoteOwner:
         found: bool | None = self._calls("had_these_rows", plan)
         return found
 
+    def asked_of(self, plan: str) -> dict[str, Any]:
+        """What the study that a plan began was asked for; empty: no record."""
+        found: dict[str, Any] = self._calls("asked_of", plan)
+        return found
+
     def foresee(
         self, events: Sequence[Any], additive_delta: float, run: str
     ) -> dict[str, Any] | None:

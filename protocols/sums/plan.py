@@ -9,6 +9,7 @@ contributes is in `objectives`. Error of an aggregate: `AggregateParameters.erro
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -68,6 +69,20 @@ class Asked(Checked, frozen=True):
     epsilon: float | None
     delta: float
     colluders: int
+
+
+def asked_words(asked: Mapping[str, Any]) -> str:
+    """What was given, by name, in letters that a terminal shows as they are."""
+    promise = ("epsilon", "delta", "colluders") if asked["epsilon"] is not None else ()
+    told = {"study": asked["study"], **asked["options"]}
+    return _told(told | {name: asked[name] for name in ("columns", *promise)})
+
+
+def _told(options: Mapping[str, Any]) -> str:
+    given = ((k, v) for k, v in options.items() if v is not None and v is not False)
+    return "; ".join(
+        f"{name} {json.dumps(value)}" for name, value in given if value not in ("", [], ())
+    )
 
 
 def _check_asked(plan: GradientPlan) -> None:
@@ -201,6 +216,14 @@ class GradientPlan(RunPlan):
             return ""
         model = getattr(self.task, "model", "")
         return self.task.statistic + f" ({model})" * bool(model)
+
+    @property
+    def purpose(self) -> str:
+        """Its statistic, or its model, after the study that it begins and its options."""
+        own = super(GradientPlan, self).purpose
+        return (
+            f"{self.asked['study']} ({_told(self.asked['options'])}): {own}" if self.asked else own
+        )
 
     @property
     def sums_moment(self) -> bool:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from protocols.sums.one_sum import OneSum
-from protocols.sums.plan import GradientPlan
+from protocols.sums.plan import GradientPlan, asked_words
 from protocols.words import ATTACK, Fact, number, size
 
 
@@ -39,18 +38,9 @@ def remarks(plan: GradientPlan) -> Iterator[str]:
     if plan.of_series:
         yield f"it is of the rows of the sum by plan {plan.of_series[:16]}, the first of several"
     if plan.asked:
-        yield f"it begins what was asked for so: {'; '.join(_asked(plan.asked))}"
+        yield f"it begins what was asked for so: {asked_words(plan.asked)}"
     if plan.alone:
         yield f"what opens can tell of the rows of each of {', '.join(plan.alone)} alone"
-
-
-def _asked(given: Mapping[str, Any]) -> Iterator[str]:
-    """Each option that was given, by name, in letters that a terminal shows as they are."""
-    for name, value in given.items():
-        if isinstance(value, Mapping):
-            yield from _asked(value)
-        elif value not in (None, [], ""):
-            yield f"{name} {json.dumps(value)}"
 
 
 def figures(plan: GradientPlan) -> dict[str, Any]:

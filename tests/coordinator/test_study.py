@@ -256,10 +256,10 @@ def test_curves_and_a_cox_model_are_those_of_a_simulation(
     screen = Console(width=80, file=StringIO(), record=True)
     screen.print(*status_tables(runs))
     shown = screen.export_text()
-    assert f"a Cox model at given hazard ratios; {len(fit)} sums" in " ".join(shown.split())
+    assert f"{len(fit)} sums, the last is" in shown and 'cox (curves "ward"' in shown
     table = shown.partition("Parties of")[0]
     assert fit[0]["session"] in table and fit[-1]["session"] in table
-    assert fit[1]["session"] not in table and "survival by time" in table
+    assert fit[1]["session"] not in table and 'survival (by "ward"' in table
     earlier = page(runs[-1:] + runs).partition("Earlier runs")[2]
     assert f"; {len(fit)} sums, the last is {fit[-1]['session']}" in earlier
     folders = [path.parent.with_name(run["session"]) for run in (*curves, *fit)]
@@ -534,10 +534,17 @@ def test_a_weighted_model_is_that_of_a_simulation(clinics: Hospitals, tmp_path: 
     ).fit(cov_type="HC0")
     np.testing.assert_allclose(found.coef, model.params, atol=1e-6)
     np.testing.assert_allclose(found.errors["robust_se"], model.bse, rtol=1e-6)
-    owner = SimpleNamespace(schema=STAYS, had_these_rows=lambda before: True)
+    owner = SimpleNamespace(
+        schema=STAYS,
+        had_these_rows=lambda before: True,
+        asked_of=lambda before: found.plans[0].asked if before == found.plans[0].digest() else {},
+    )
     for plan in (found.plans[0], found.plans[-1]):
-        (words,) = foreseen(plan, owner)[:1]
-        assert words.endswith(": age, ward"), words
+        told = foreseen(plan, owner)
+        assert told[0].endswith(": age, ward"), told
+    # Later sums are told by what the first was asked for.
+    assert told[-1].startswith('It was begun by what you were asked so: study "glm"')
+    assert 'target "died"; family "binomial"; propensity "ward=B"' in told[-1]
     asked = "".join(remarks(found.plans[0]))
     for said in ('propensity "ward=B"', 'estimand "ate"', "trim 0.01"):
         assert said in asked

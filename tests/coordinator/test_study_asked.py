@@ -88,6 +88,7 @@ def test_a_series_that_a_budget_has_no_room_for_is_refused_before_its_first_sum(
             name=name,
             schema=STAYS,
             had_these_rows=lambda plan: None,
+            asked_of=lambda plan: {},
             foresee=partial(foresee, name),
         )
         clinics.agents.restart(name).consent._foresee = partial(foreseen, owner=owner)
@@ -149,7 +150,11 @@ def test_options_that_plans_may_state_are_those_of_studies() -> None:
 
 def test_a_private_series_says_what_it_spends_in_all(plan: GradientPlan) -> None:
     owner = SimpleNamespace(
-        name="a", schema=STAYS, had_these_rows=lambda plan: None, foresee=lambda *_: None
+        name="a",
+        schema=STAYS,
+        had_these_rows=lambda plan: None,
+        asked_of=lambda plan: {},
+        foresee=lambda *_: None,
     )
     assert foreseen(plan, owner)
     with pytest.raises(PolicyError, match="what the plan promises, or announces"):

@@ -50,6 +50,7 @@ def owner_of(ledger: Ledger | None) -> Any:
         schema=SimpleNamespace(norm_bound=NORM),
         foresee=partial(Owner.foresee, held),
         had_these_rows=lambda plan: True,
+        asked_of=lambda plan: {},
     )
 
 

@@ -219,3 +219,34 @@ def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     left_out = {"exclude": ("died",), "split": "by:site"}
     found = glm(rows, target="months", family="gaussian", imputations=2, **left_out)
     assert isinstance(found, Pooled) and len(found.fits) == 2
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [{"target": "died", "propensity": "smoker"}, {"target": "died"}],
+    ids=["treatment", "covariate"],
+)
+def test_a_column_of_two_numbers_is_drawn_as_one_of_two_categories(asked: dict[str, str]) -> None:
+    """The same figures, whether a treatment or a covariate is coded so or so."""
+    rng, rows = np.random.default_rng(6), 800
+    age = rng.uniform(40, 80, rows).round()
+    smokes = rng.random(rows) < 1 / (1 + np.exp(-(age - 60) / 10))
+    died = (rng.random(rows) < 1 / (1 + np.exp(-(age - 60) / 20 - 0.7 * smokes))).astype(int)
+    table = pd.DataFrame({"died": died, "age": age, "site": rng.choice(list("pqr"), rows)})
+    gone = rng.random(rows) < 0.3
+    category = pd.Series(np.where(smokes, "yes", "no"), dtype=object).where(~gone, None)
+    number = pd.Series(smokes.astype(float)).where(~gone)
+    found = []
+    for column, name in ((number, "smoker"), (category, "smoker=yes")):
+        given = {key: name if value == "smoker" else value for key, value in asked.items()}
+        rows_ = table.assign(smoker=column)
+        found.append(glm(rows_, split="by:site", imputations=3, seed=1, **given))
+    one, other = found
+    for a, b in zip(one.rows(), other.rows(), strict=True):
+        assert a.pop("name") == b.pop("name").removesuffix("=yes")
+        assert a == pytest.approx(b, rel=1e-6)
+    if "propensity" in asked:
+        a, b = (each.fits[0].weighting.released()["arms"] for each in found)
+        for mine, yours in zip(a, b, strict=True):
+            assert mine.pop("arm") == yours.pop("arm").removesuffix("=yes")
+            assert mine == pytest.approx(yours, rel=1e-6)

@@ -13,12 +13,17 @@ import pytest
 import statsmodels.api as sm
 from scipy.special import expit
 
+from ciphercohort.after.sums import sums_wanted
 from ciphercohort.study.asked import GlmOptions
-from ciphercohort.study.glm import Glm
+from ciphercohort.study.glm import Glm, glm_by
+from parties.kernel.study.glm import TARGETS
+from parties.reader.schema import NumericColumn
+from parties.reader.shard import encode_shard
+from parties.reader.views import by_range
 from protocols.errors import ParameterError, SchemaError
 from sims.prepare import inferred
 from sims.study import glm
-from tests.ciphercohort.study.test_glm import fitted
+from tests.ciphercohort.study.test_glm import Plain, fitted
 from tests.sims.model_runs import cohort
 
 ROWS, TRIM = 600, 0.15
@@ -196,6 +201,64 @@ def test_a_column_is_as_hidden_as_its_missing_cells(column: str) -> None:
     assert f"{column}=missing" in told
     for name, row in told.items():
         assert all(map(math.isnan, row.values())) == name.startswith(column), name
+
+
+@pytest.mark.parametrize("missing", ["none", "indicator", "typical"])
+@pytest.mark.parametrize("few", [False, True])
+def test_cells_of_two_numbers_are_counted_as_those_of_categories(few: bool, missing: str) -> None:
+    """By the schema, whatever stands for missing cells; where these are not counted, nothing is."""
+    rows = table("gaussian").drop(columns=["w", "off"])
+    flag = (np.arange(ROWS) % (97 if few else 4) == 0).astype(float)
+    empty = (np.arange(ROWS) % 5 == 1) & (missing != "none")
+    rows["flag"] = pd.Series(flag).where(~empty)
+    fill = "typical" if missing == "typical" else "indicator"
+    schema = inferred(rows, ["y"], [], exclude=("site",), missing=fill)
+    (own,) = (column for column in schema.columns if column.name == "flag")
+    assert isinstance(own, NumericColumn) and own.binary
+    shards = {name: encode_shard(each, by_range(schema)) for name, each in rows.groupby("site")}
+    sums = Plain(
+        schema=by_range(schema),
+        sizes={name: each.rows for name, each in shards.items()},
+        wanted=sums_wanted(None, 1e-5, 0),
+        shards=shards,
+        columns=("arm",),
+    )
+    found = glm_by(sums, GlmOptions(target="y", family="gaussian", propensity="arm=b"))
+    assert found.weighting is not None
+    told = {row.pop("name"): row for row in found.weighting.balance()}
+    assert all(map(math.isnan, told["flag"].values())) == (few or missing == "typical")
+    assert math.isfinite(told["age"]["difference"])
+    if not few and missing == "none":
+        treated = rows[rows.arm == "b"]
+        assert told["flag"]["mean"] == pytest.approx(treated.flag.mean())
+
+
+def test_what_is_named_and_left_out_is_refused() -> None:
+    options = GlmOptions(propensity="arm=b", propensity_columns=("age", "sex"))
+    with pytest.raises(ParameterError, match="exclude='sex' is also in propensity_columns"):
+        options.settled(("age", "sex", "arm"), ("sex",))
+
+
+def test_a_target_beyond_those_that_rows_can_name_is_refused() -> None:
+    """Its place is that of a feature."""
+    rows = table("gaussian").drop(columns=["w", "off"])
+    names = [f"t{k}" for k in range(TARGETS + 2)]
+    rows = rows.assign(**{name: rows.y + k for k, name in enumerate(names)})
+    for name in names:
+        asked: dict[str, Any] = {"target": name, "family": "gaussian"}
+        schema = inferred(rows, names, [], exclude=("site", "y"))
+        shards = {key: encode_shard(each, by_range(schema)) for key, each in rows.groupby("site")}
+        sums = Plain(
+            schema=by_range(schema),
+            sizes={key: each.rows for key, each in shards.items()},
+            wanted=sums_wanted(None, 1e-5, 0),
+            shards=shards,
+        )
+        if names.index(name) < TARGETS:
+            assert glm_by(sums, GlmOptions(**asked)).coef[0] > names.index(name) - 3
+            continue
+        with pytest.raises(ParameterError, match=f"target='{name}' is beyond the first 8 targets"):
+            glm_by(sums, GlmOptions(**asked))
 
 
 def test_how_errors_take_weights_is_said_of_each_estimand() -> None:

@@ -204,3 +204,65 @@ def test_models_of_a_public_sample_are_near_those_that_made_it() -> None:
 def test_a_sample_without_missing_cells_has_no_models(draws: int, words: str) -> None:
     with pytest.raises(SchemaError, match=words):
         infer_schema(table(empty=False), ["y"], scaling="range", row_norm=None, impute=draws)
+
+
+@pytest.mark.parametrize("ends", [(0.0, 1.0), (1.0, 2.0)])
+def test_one_of_two_numbers_is_drawn_as_a_category_of_two(ends: tuple[float, float]) -> None:
+    """The same draws, of the same models; in every view cells are at an end."""
+    low, high = ends
+    rng = np.random.default_rng(5)
+    cells = table(empty=False).drop(columns=["bmi", "stage"])
+    flag = rng.random(ROWS) < 0.3
+    empty = rng.random(ROWS) < 0.4
+    coded = {
+        "flag": pd.Series(np.where(flag, high, low)).where(~empty),
+        "flag=yes": pd.Series(np.where(flag, "yes", "no"), dtype=object).where(~empty, None),
+    }
+    columns = {
+        "flag": NumericColumn("flag", low, high, typical=low, missing="typical", binary=True),
+        "flag=yes": CategoricalColumn("flag", ("no", "yes"), missing="indicator"),
+    }
+    shards = {}
+    for name, column in columns.items():
+        model = CellModel(feature=name, terms=("age", "y"), draws=((-3.0, 0.03, 0.4),))
+        known = Schema(
+            columns=(COLUMNS[0], column),
+            label=Targets(columns=(NumericColumn("y", -1.0, 4.0),)),
+            scaling="range",
+            imputation=Imputation(models=(model,)),
+        )
+        views = encode_with_views(cells.assign(flag=coded[name]), known, coins=b"c")[1]
+        shards[name] = features(views.imputed(drawn(by_range(known), 1)))[name]
+    number, category = shards["flag"], shards["flag=yes"]
+    assert {*number.round(12)} == {low, high}
+    np.testing.assert_allclose((number - low) / (high - low), category, atol=1e-12)
+    assert 0.1 < category[empty].mean() < 0.9 and (category[~empty] == flag[~empty]).all()
+
+
+def test_models_of_two_numbers_have_no_spread() -> None:
+    column = NumericColumn("flag", 0.0, 1.0, typical=0.0, missing="typical", binary=True)
+    rng = np.random.default_rng(5)
+    cells = table(empty=False).drop(columns=["bmi", "stage"])
+    odds = np.exp(-1.0 + 0.5 * cells.y)
+    flag = pd.Series((rng.random(ROWS) < odds / (1 + odds)).astype(float))
+    found = infer_schema(
+        cells.assign(flag=flag.where(rng.random(ROWS) < 0.7)),
+        ["y"],
+        scaling="range",
+        missing="typical",
+        impute=2,
+    )
+    assert found.imputation is not None
+    (model,) = found.imputation.models
+    assert model.feature == "flag"
+    assert {len(each) for each in model.draws} == {1 + len(model.terms)}
+    assert model.draws[0][1 + model.terms.index("y")] == pytest.approx(0.5, abs=0.1)
+    with pytest.raises(SchemaError, match="a draw is 2 numbers"):
+        Schema(
+            columns=(COLUMNS[0], column),
+            label=Targets(columns=(NumericColumn("y", -1.0, 4.0),)),
+            scaling="range",
+            imputation=Imputation(
+                models=(CellModel(feature="flag", terms=("y",), draws=((0.0, 1.0, 0.5),)),)
+            ),
+        )
