@@ -42,17 +42,24 @@ from protocols.steps.contribute import Opened
 
 Array = NDArray[np.float64]
 GAIN = 2.0**16
+# Of blocks, whose own rounding is as small as the noise of their encryption times u then.
+BLOCK_GAIN = 2.0**22
 # Weights are encrypted as W / UNIT. A refresh's masks of some 175 bits hide 59 + 12 + log2 |W|, to
 # 100 statistical bits where |W| = 4.
 UNIT = 2.0**-12
 # M is encrypted as LIFT M, `outer` weights as W / (LIFT UNIT): noise of M counts by 1 / LIFT, but
 # what encoding leaves of the mask by LIFT^2.
 LIFT = 4.0
-# Blocks of a wide matrix are encrypted as BLOCK_LIFT H / scale: their rounding counts by u over it,
-# that of u, which they are multiplied by, by it over the gain.
-BLOCK_LIFT = 128.0
+# Blocks of a wide matrix are encrypted as BLOCK_LIFT K, which their rounding counts over, down to
+# what the parties' noise leaves of them.
+BLOCK_LIFT = 512.0
 # The inverse only sets the pace of the iterations, see `gram.training`.
 INVERSE_ERROR = 2.0**-10
+# Of blocks u is encrypted as INVERSE_LIFT u: what multiplies a matrix has a rounding of its own in
+# every slot, and what differs between entries of a row changes more than the pace. Errors of what
+# the last step corrects count by the root of its own: a step more.
+INVERSE_LIFT = 2.0**12
+BLOCK_INVERSE_ERROR = 2.0**-20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,6 +110,11 @@ class GramTask:
         return layout_for(self.ckks.num_slots, self.num_features, self.outputs)
 
     @property
+    def in_blocks(self) -> bool:
+        """Whether the matrix takes more than one ciphertext."""
+        return isinstance(self.layout, BlockLayout)
+
+    @property
     def scale(self) -> float:
         """What all sums are divided by: bound on b with ridge and floor."""
         largest = self.curvature_bound + 2 * self.ridge
@@ -117,7 +129,8 @@ class GramTask:
     def inverse(self) -> InversePlan:
         """Of b / scale, which lies between floor plus ridge and 1."""
         low = self.shift + self.floor / (1 + self.floor)
-        return plan_inverse(min(low, 1 - INVERSE_ERROR), 1.0, INVERSE_ERROR)
+        error = BLOCK_INVERSE_ERROR if self.in_blocks else INVERSE_ERROR
+        return plan_inverse(min(low, 1 - INVERSE_ERROR), 1.0, error)
 
     @property
     def pace(self) -> Pace:
@@ -136,16 +149,19 @@ class GramTask:
         return matrices + targets + row_sums * self.row_sums
 
     @property
-    def largest_matrix(self) -> float:
-        """Bound on the entries of what training multiplies vectors by; see `gram.slots`."""
-        if isinstance(self.layout, BlockLayout):
-            return BLOCK_LIFT
-        return LIFT * max(self.pace.level, self.pace.gain)
+    def lift(self) -> float:
+        """Of the parties' sums."""
+        return BLOCK_GAIN if self.in_blocks else GAIN
+
+    @property
+    def inverse_lift(self) -> float:
+        """Of u."""
+        return INVERSE_LIFT if self.in_blocks else 1.0
 
     @property
     def unit(self) -> float:
         """What sums are multiplied by."""
-        return GAIN / (self.num_rows * self.scale)
+        return self.lift / (self.num_rows * self.scale)
 
     def place(self, gram: Array, cross: Array, row_sums: Array | None = None) -> list[Array]:
         """Slots of matrix, or its blocks; of targets; of row sums, where they are encrypted."""

@@ -8,7 +8,7 @@ from protocols.ckks.circuits.errors import MARGIN, error_std, few_margin
 from protocols.ckks.circuits.gram_blocks import BlockLayout
 from protocols.ckks.flooding import rounding_std
 from protocols.gram.block_training import error_before
-from protocols.gram.contributions import GAIN, LIFT, UNIT, GramTask
+from protocols.gram.contributions import LIFT, UNIT, GramTask
 
 # Roundings of u relative to itself: 4 of noise (`precondition`), the rest for the primes' distance
 # from the scale, which the tests measure with it.
@@ -43,9 +43,9 @@ def shown_error_std(task: GramTask) -> float:
 def _error_before(task: GramTask, sharp: float) -> float:
     """Before the mask, in roundings."""
     layout, pace = task.layout, task.pace
-    inverse = sharp + (1 / (task.inverse.low * GAIN) if task.row_sums else 0.0)
+    inverse = sharp + (1 / (task.inverse.low * task.lift) if task.row_sums else 0.0)
     if isinstance(layout, BlockLayout):
-        return error_before(task, WEIGHT_BOUND, inverse)
+        return error_before(task, WEIGHT_BOUND, sharp - SHARP_NOISE)
     mask = LIFT**2 / (math.sqrt(12) * rounding_std(task.ckks, len(task.names)))
     path = (2 / LIFT + mask / 2) * (1 + pace.travel)
     bias = LIFT * (2 + 1.6 * layout.side.bit_length()) * math.fsum(pace.responses) / 2

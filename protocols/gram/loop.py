@@ -10,7 +10,7 @@ from protocols.ckks import REFRESH_TOWERS
 from protocols.ckks.circuits.evaluator import EncryptedVector
 from protocols.errors import ParameterError
 from protocols.exchange.messages import Exchange
-from protocols.gram.contributions import GAIN, GramTask
+from protocols.gram.contributions import GramTask
 from protocols.steps.refresh import Refresh
 
 Vectors = Sequence[EncryptedVector]
@@ -44,29 +44,36 @@ class Loop(ABC):
         """W / UNIT from the parties' sums."""
 
     def invert(self, row_sums: Vectors) -> Exchange[Vectors]:
-        """u of every vector, usable for two levels more."""
+        """`inverse_lift` u of every vector, usable for two levels more."""
         plan, last = self._task.inverse, len(self._task.inverse.steps) - 1
-        # High is 1: this is -b / scale.
-        beta = [part * (-1 / GAIN) - plan.low for part in row_sums]
+        gain, lift = self._task.lift, self._task.inverse_lift
+        y: Sequence[Any]
+        if not last:
+            # High is 1: this is -b / scale.
+            beta = [part * (-lift / gain) - lift * plan.low for part in row_sums]
+            y = [plan.multiplier(-1, part, lift) for part in beta]
+        else:
+            y = yield from self._corrected(row_sums)
+        y = yield from self.with_levels(3, *y)
+        return [part * plan.factor for part in y]
+
+    def _corrected(self, row_sums: Vectors) -> Exchange[Vectors]:
+        """y after the last of several steps, times `inverse_lift`."""
+        plan, gain, lift = self._task.inverse, self._task.lift, self._task.inverse_lift
         y: Sequence[Any] = [None] * len(row_sums)
-        u: Vectors = beta
-        for k in range(last):
+        u: Vectors = [part * (-1 / gain) - plan.low for part in row_sums]
+        for k in range(len(plan.steps) - 1):
             if k:
                 both = yield from self.with_levels(1, *y, *u)
                 y, u = both[: len(y)], both[len(y) :]
             y, u = zip(*(plan.advance(k, *pair) for pair in zip(y, u, strict=True)), strict=True)
-        if not last:
-            y = [plan.finish(*pair) for pair in zip(y, beta, strict=True)]
-        else:
-            y = yield from self.with_levels(3, *y)
-            # b at GAIN times its size: a rounding of beta would count by 1 / beta.
-            lifted = [part + GAIN * plan.low for part in row_sums]
-            y = [
-                v * plan.multiplier(-1, (b * v) * (-1 / GAIN))
-                for v, b in zip(y, lifted, strict=True)
-            ]
         y = yield from self.with_levels(3, *y)
-        return [part * plan.factor for part in y]
+        # b as it is encrypted: a rounding of beta would count by 1 / beta.
+        whole = [part + gain * plan.low for part in row_sums]
+        return [
+            v * plan.multiplier(-1, (b * v) * (-lift / gain), lift)
+            for v, b in zip(y, whole, strict=True)
+        ]
 
     def with_levels(
         self, levels: int, *vectors: EncryptedVector, below: int = 0

@@ -20,7 +20,9 @@ sqrt(k - k_min) phi_t(k) over t <= T and k_min <= k <= 1: `gram.pace`. So, entry
 low, high the range of D; k_min = 0 with privacy, where E may use up the ridge. Noise adds at most
 2 max phi_t |E'_o| / scale, |E'_o| <= tau_0 (sqrt(d) + sqrt(2 ln(c / failure))). V_t is at most W_t.
 
-**Blocks.** |H_kj| <= b_k <= scale: BLOCK_LIFT bounds H', and u' is smaller than 1 / low.
+**Blocks.** A product is right in the heads, and elsewhere part of one row of K and part of the
+next: at most 2 |W_t|, as sum_j |K_kj| <= 1, or where D = scale I, so that |W_t| bounds the whole
+vector, sum_j K_kj^2 <= 1. Hence Z_t is at most L ((level + pull) / gain + 2) times |W_t|.
 
 **M.** |M_kj| <= max(level, gain): on the diagonal K is in [0, 1], and off it at most 1 by
 Gershgorin, or by K <= 1 where D = scale I.
@@ -31,7 +33,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from protocols.gram.contributions import INVERSE_ERROR, UNIT
+from protocols.gram.block_training import largest_slot
+from protocols.gram.contributions import INVERSE_ERROR, LIFT, UNIT
 from protocols.numerics.slot_bounds import SlotBounds
 from protocols.privacy.certificates.gram import noise_norm_bound
 from protocols.privacy.loss.budget import DELTA_SHARE, GRID_MARGIN
@@ -69,10 +72,13 @@ def bounds(plan: GramPlan, norm_bound: float) -> SlotBounds:
     flat = 2 * plan.ridge / task.scale * off if task.row_sums else 0.0
     grown, steepest = task.pace.reach(flat)
     length = math.sqrt(2 / low) * grown * plan.fitted.bound(1) + steepest * noise
-    largest = max(length / UNIT, task.largest_matrix)
+    if task.in_blocks:
+        largest = largest_slot(task, length / UNIT)
+    else:
+        largest = max(length / UNIT, LIFT * max(task.pace.level, task.pace.gain))
     if task.row_sums:
         # Of 1 / (b factor) as well, as factor is at least 1.
-        largest = max(largest, (1 + INVERSE_ERROR) / task.inverse.low)
+        largest = max(largest, task.inverse_lift * (1 + INVERSE_ERROR) / task.inverse.low)
     release = length / UNIT
     proof = "the spectrum of the iteration's matrix"
     return SlotBounds.proven((largest,) * steps, release, proof, 2 * failure)

@@ -36,7 +36,7 @@ from protocols.ckks.circuits.tally import CountingContext, Shadow, Tally
 from protocols.ckks.evaluation import CkksContext
 from protocols.exchange.messages import Exchange
 from protocols.gram.block_training import BlockTraining
-from protocols.gram.contributions import GAIN, LIFT, UNIT, GramTask, collect
+from protocols.gram.contributions import LIFT, UNIT, GramTask, collect
 from protocols.gram.loop import Loop, Vectors
 from protocols.steps.contribute import Opened
 from protocols.steps.refresh import Refresh
@@ -139,14 +139,14 @@ class _Training(Loop):
         """LIFT M with u inner, outer; g inner, and over LIFT outer; at level 0."""
         evaluator, layout, task = self._evaluator, self._evaluator.slots, self._task
         identity = layout.matrix(np.eye(task.num_features))
-        descent = evaluator.add_public(sums[0], (task.shift * GAIN) * identity)
+        descent = evaluator.add_public(sums[0], (task.shift * task.lift) * identity)
         descents, targets = [descent, descent], list(sums[1:3])
         if task.row_sums:
             inverses = yield from self.invert(sums[3:])
             descents = [descent * u for u in inverses]
             targets = [part * u for part, u in zip(targets, inverses, strict=True)]
-        # Dividing by GAIN last keeps u from multiplying the rounding.
-        pace, size = self._pace, GAIN * task.slack
+        # Dividing by the lift last keeps u from multiplying the rounding.
+        pace, size = self._pace, task.lift * task.slack
         matrices = [
             evaluator.add_public(part * (-LIFT * pace.gain / size), LIFT * pace.level * identity)
             for part in descents

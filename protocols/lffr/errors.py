@@ -28,8 +28,9 @@ def model_error_std(plan: LffrPlan) -> float:
 
     - 1 / b_k errs by a few roundings relative to itself (`precondition`), |grad_k| <= 8/27 t,
       so that a step errs by at most 2 of them;
-    - noise in c x moves z by |w| / c <= R / c of it, a slope by 0.2 of that, and a step by at
-      most sqrt(t) / b_k <= 1 / (2 sqrt(0.155 low)) of its mean over rows;
+    - a rounding of c x moves z by |w| / c <= R / c of it, a slope by 0.2 of that, and a step by
+      at most sqrt(t) / b_k <= 1 / (2 sqrt(0.155 low)) of its mean over rows; the noise of its
+      encryption as much, over LIFT;
     - noise in the lifted c x moves a step by at most (1/2) / low / LIFT / c of its mean, and in
       the lifted label terms by |A| / c as much, A that of `units`, empty columns included;
     - noise in a side column moves a step by MASK_VALUE of it.
@@ -60,7 +61,9 @@ def _error_std(plan: LffrPlan, kept: float, margin: float = MARGIN) -> float:
     lifted = plan.largest_step / (2 * LIFT * plan.unit * plan.learning_rate)
     columns = size * (plan.layout.num_data_ciphertexts // KINDS)
     terms = lifted * units.leading * math.sqrt(columns) / rows
-    moved = path / units.row_scale * math.hypot((0.2 * weight + lifted) / math.sqrt(rows), terms)
+    reach, slope = path / units.row_scale, 0.2 * weight / math.sqrt(rows)
+    moved = reach * math.hypot(slope / LIFT + lifted / math.sqrt(rows), terms)
+    rounding = math.hypot(rounding, reach * slope)
     return error_std(
         plan.ckks,
         len(plan.members),

@@ -5,7 +5,7 @@
     refresh/k           those of the inverse, then after every iteration          `refresh`
     decrypt             the final weights, once                                   `decrypt`
 
-Party p encrypts x_i, twice, and x_i (1/2 - y_io) / A into its own columns, in the units of
+Party p encrypts x_i and x_i (1/2 - y_io) / A into its own columns, in the units of
 `ckks/circuits/lffr.py`, and
 
 - without privacy, its `Curvature.share`: W <- W - B^-1 (grad(W) + 2 ridge W), the simplified fixed
@@ -200,7 +200,7 @@ class LffrPlan(CircuitPlan):
         return of_plan(self, self.outputs, norm_bound)
 
     def place(self, party: str, *values: Array) -> Packed:
-        """Rows, the same lifted, label terms; side columns."""
+        """Rows and label terms, lifted; side columns."""
         *rows, side = values
         data = self.layout.pack_data(rows, self.party_index(party))
         return {"ciphertexts": list(data)}, [*data.values(), *self.layout.pack_side(side)]

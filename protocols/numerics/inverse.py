@@ -58,12 +58,12 @@ class InversePlan:
     factor: float
     relative_error: float
 
-    def multiplier(self, k: int, negative: Any) -> Any:
-        """w of step k from -u: an array or an encrypted vector.
+    def multiplier(self, k: int, negative: Any, lift: float = 1.0) -> Any:
+        """w of step k from -u, both times `lift`: an array or an encrypted vector.
 
         u is kept negative, so that s - u is a sum.
         """
-        w = negative + self.steps[k].shift
+        w = negative + lift * self.steps[k].shift
         for _ in range(self.steps[k].doublings):
             w = w + w
         return w

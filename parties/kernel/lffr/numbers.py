@@ -23,7 +23,7 @@ def noise_size(sheet: RowsSheet) -> tuple[int, ...]:
 def shapes(sheet: RowsSheet, rows: int) -> Sequence[tuple[int, ...]]:
     """Of the arrays of `values`; rows: of the party."""
     d, c = sheet.num_features, max(1, sheet.num_outputs)
-    return [(rows, d, c)] * 3 + [(1 if sheet.curvature else sheet.rounds, d, c)]
+    return [(rows, d, c)] * 2 + [(1 if sheet.curvature else sheet.rounds, d, c)]
 
 
 def least_move(sheet: RowsSheet) -> float:
@@ -34,9 +34,9 @@ def least_move(sheet: RowsSheet) -> float:
 def values(
     sheet: RowsSheet, rows: Array, targets: Array, noise: Array, weight: Array | float = 1.0
 ) -> list[Array]:
-    """Rows c x_i for each output, the same lifted, x_i (1/2 - y_i) / A lifted; noise, or share.
+    """LIFT c x_i for each output, LIFT c x_i (1/2 - y_i) / A; noise, or share.
 
-    Shapes (rows, d, c), three times, and (T, d, c), with a curvature (1, d, c).
+    Shapes (rows, d, c), twice, and (T, d, c), with a curvature (1, d, c).
     """
     hold_rows(sheet, rows, targets)
     if targets.shape[1:] != (sheet.num_outputs,):
@@ -51,4 +51,4 @@ def values(
         )
     else:
         side = sum(sheet.rows) * noise / sheet.side
-    return [repeated, LIFT * repeated, LIFT * terms, np.array(side)]
+    return [LIFT * repeated, LIFT * terms, np.array(side)]

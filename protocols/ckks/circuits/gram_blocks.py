@@ -99,7 +99,7 @@ class BlockLayout:
     @property
     def counts(self) -> tuple[int, int, int]:
         """Ciphertexts of a matrix, of targets and of row sums."""
-        return self.blocks, self.outputs, 1
+        return self.blocks, self.outputs, self.giants
 
     @property
     def kept(self) -> float:
@@ -141,9 +141,9 @@ class BlockLayout:
         d, side = self.num_features, self.side
         whole = np.zeros((side, side))
         whole[:d, :d] = values
-        j, m = np.arange(side)[:, None], np.arange(self.width)[None, :]
+        j = np.arange(side)[:, None]
         return [
-            whole[(j - self.babies * (self.giants * m + g)) % side, (j + b) % side].ravel()
+            whole[self._rows(g), (j + b) % side].ravel()
             for g in range(self.giants)
             for b in range(self.babies)
         ]
@@ -153,8 +153,12 @@ class BlockLayout:
         return [self._spread(values[:, o]) for o in range(self.outputs)]
 
     def row_sums(self, values: Array) -> list[Array]:
-        """Slots of one vector, shape (d, 1)."""
-        return [self._spread(values[:, 0])]
+        """Slots of one value of each row, shape (d, 1), where the blocks g hold that row.
+
+        The first has value j in the heads, as vectors do.
+        """
+        whole = np.pad(values[:, 0], (0, self.side - len(values)))
+        return [whole[self._rows(g)].ravel() for g in range(self.giants)]
 
     def heads(self) -> Array:
         """One where m = 0 and a value stands."""
@@ -172,6 +176,11 @@ class BlockLayout:
         """Released values, shape (d, c)."""
         grid = slots.reshape(self.side, self.width)
         return grid[: self.num_features, : self.outputs].copy()
+
+    def _rows(self, g: int) -> NDArray[np.intp]:
+        """Of the matrix, in slots (j, m) of the blocks g."""
+        j, m = np.arange(self.side)[:, None], np.arange(self.width)[None, :]
+        return (j - self.babies * (self.giants * m + g)) % self.side
 
     def _columns(self, start: int, stop: int) -> Array:
         grid = np.zeros((self.side, self.width))
@@ -217,14 +226,8 @@ class BlockEvaluator(Evaluator):
                 self._add_to(total, self.rotate(part, slots.giant_rotation(g)))
         return self.rescaled(self.rotate_and_add(cast(Any, total), slots.fold_rotations))
 
-    def spread(self, heads: EncryptedVector, vector: EncryptedVector) -> EncryptedVector:
-        """heads o vector, of which heads is zero outside the heads, in every m; one level."""
-        ((first, second),) = self.align(heads, vector)
-        product = self.wrap(self.cc.EvalMult(first, second))
-        return self.rescaled(self.rotate_and_add(product, self.slots.copy_rotations))
-
     def spread_public(self, values: Array, vector: EncryptedVector) -> EncryptedVector:
-        """The same for public heads, shape (num_slots,)."""
+        """values o vector, of which values is zero outside the heads, in every m; one level."""
         product = self._times(vector, values)
         return self.rescaled(self.rotate_and_add(product, self.slots.copy_rotations))
 

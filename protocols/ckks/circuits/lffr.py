@@ -8,8 +8,8 @@ h = 1/2 - y,
     grad(w) = 2/N X^T (p - y) p (1 - p)
             = -2 A^3 / N * sum x (T + h / A) (T^2 - 1 / (2A)^2),   T = t / A.
 
-Parties encrypt x, LIFT x and LIFT x h / A. The last saves a product; the lifted ones are what B^-1
-multiplies, and have LIFT times less encryption noise: 1 / b is large for a column near zero.
+Parties encrypt LIFT x and LIFT x h / A. The last saves a product. Lifted, they have LIFT times less
+encryption noise, which 1 / b makes large for a column near zero; where LIFT goes they are rounded.
 
 All with c x instead of x, as in `circuit`: z' becomes c z', A becomes A / c^3, T becomes c^3 T, and
 the sum c^10 times as large, which brings step 2 |A|^3 / (N R) to MASK_VALUE.
@@ -53,7 +53,7 @@ from protocols.numerics.approximation import Polynomial, is_symmetric
 Array = NDArray[np.float64]
 LFFR_LEVELS = 6
 # Ciphertexts for one set of rows.
-KINDS = 3
+KINDS = 2
 # The sum over rows grows as this power of c.
 _POWER = 10
 # Levels at which x B^-1, and x h / A, are multiplied and added.
@@ -62,15 +62,15 @@ _T_LEVEL, _TERM_LEVEL = 4, 5
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OutputLayout(Layout):
-    """Packing for c outputs, whose data ciphertexts come in threes.
+    """Packing for c outputs, whose data ciphertexts come in pairs.
 
-    x at 3k, x * LIFT at 3k + 1, label terms * LIFT at 3k + 2.
+    x * LIFT at 2k, label terms * LIFT at 2k + 1.
     """
 
     kinds: ClassVar[int] = KINDS
 
     def pack_data(self, kinds: Sequence[Array], party: int) -> dict[int, Array]:
-        """Slots by data ciphertext of x, LIFT x and label terms, each of shape (rows, d, c)."""
+        """Slots by data ciphertext of LIFT x and of label terms, each of shape (rows, d, c)."""
         packed = [self.pack_rows(each, party) for each in kinds]
         return {KINDS * k + kind: packed[kind][k] for k in packed[0] for kind in range(KINDS)}
 
@@ -128,9 +128,9 @@ class LffrTerms:
         self._offset = -1 / (2 * leading) ** 2
         self._evaluator, self._diagonal = evaluator, diagonal
         # Refreshed weights are at this level: so are the rows that they multiply.
-        self._rows = [evaluator.drop_to(part, REFRESH_LEVEL) for part in data[0::KINDS]]
-        self._weighted = self._lowered(data[1::KINDS], _T_LEVEL)
-        self._terms = self._lowered(data[2::KINDS], _TERM_LEVEL)
+        self._rows = self._unlifted(data[0::KINDS], REFRESH_LEVEL)
+        self._weighted = self._lowered(data[0::KINDS], _T_LEVEL)
+        self._terms = self._lowered(data[1::KINDS], _TERM_LEVEL)
 
     def __call__(self, weights: EncryptedVector) -> EncryptedVector:
         """At replicated weights / R."""
@@ -141,6 +141,9 @@ class LffrTerms:
         """Preconditioned, then without LIFT, at the level where it is used."""
         if self._diagonal is not None:
             lifted = [part * self._diagonal for part in lifted]
+        return self._unlifted(lifted, level)
+
+    def _unlifted(self, lifted: Sequence[EncryptedVector], level: int) -> list[EncryptedVector]:
         return [self._evaluator.drop_to(part * (1 / LIFT), level) for part in lifted]
 
     def _last_operands(

@@ -6,12 +6,13 @@ Another kind is one function from (figures, wanted) to a `Draft`, and one line o
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from protocols.errors import ParameterError, PrivacyError
 from protocols.models.registry import model_named
 from protocols.names import ENCRYPTED_MODEL, ENCRYPTED_ROWS, SECURE_AGGREGATION, UNDER_CKKS
+from protocols.plan.protocol import protocol_of
 from protocols.plan.run_plan import Member, RunPlan
 from protocols.privacy.calibrate.figures import Draft, PublicFigures, Wanted
 from protocols.privacy.calibrate.options import QUIET, check_options
@@ -48,6 +49,8 @@ KINDS: Mapping[str, str] = {
 """By model and protocol, or one of them; loaded when asked for."""
 USUAL_MOMENT = 1.0
 """Epsilon of a second moment that is for a training without noise."""
+FAR = 0.02
+"""Standard deviation of a score, of targets that are encoded on [0, 1]."""
 WHITENED = "quadratic-gd"
 """Where rows are whitened and no update is asked for."""
 
@@ -109,9 +112,21 @@ def calibrate(figures: PublicFigures, wanted: Wanted, moment: Moment | None = No
     if plan.privacy:
         mechanism = Mechanism.from_plan(plan, figures.norm_bound).require()
         certificate = certificate or mechanism.certificate.require()
+    notes = (*draft.notes, *_opened(plan, figures))
     return Calibration(
-        template=plan, certificate=certificate, notes=draft.notes, first=first, wanted=chosen
+        template=plan, certificate=certificate, notes=notes, first=first, wanted=chosen
     )
+
+
+def _opened(plan: RunPlan, figures: PublicFigures) -> Iterator[str]:
+    """Where what opening the model adds is more than a reader would take for rounding."""
+    std = protocol_of(plan).release_error(plan)
+    if std * figures.norm_bound > FAR:
+        yield (
+            f"opening the model adds noise to every weight ({std:.2g}, standard deviation), and up "
+            f"to {std * figures.norm_bound:.2g} to a score, whatever the rows: take fewer rounds "
+            "or fewer columns"
+        )
 
 
 def _usual(figures: PublicFigures, wanted: Wanted) -> Wanted:

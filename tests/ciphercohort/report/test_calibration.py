@@ -19,7 +19,8 @@ from parties.reader.shard import encode_shard
 from parties.verifier.recompute import recompute
 from protocols.errors import ParameterError, PolicyError, PrivacyError, SchemaError
 from protocols.gram.plan import GramPlan
-from protocols.plan.kinds import plan_from_dict
+from protocols.plan.circuit_plan import CircuitPlan
+from protocols.plan.kinds import only, plan_from_dict
 from protocols.plan.run_plan import Member
 from protocols.privacy.calibrate.calibration import Calibration, calibrate
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
@@ -103,6 +104,31 @@ def test_the_ring_is_the_smallest_and_wide_matrices_take_blocks() -> None:
         gram_ring(secure, 1025, 1)
     with pytest.raises(ParameterError, match="ciphertexts of 1024 slots"):
         gram_ring(replace(toy, ring_dim=2048), 257, 2)
+
+
+def wide(model: str, rounds: int, features: int = 411) -> Calibration:
+    """At 128 bits; columns on [-1, 1], six targets."""
+    shape = PublicFigures.even(
+        rows=337, features=features, parties=3, norm_bound=math.sqrt(features + 1)
+    )
+    shape = replace(shape, entry_bound=1.0, outputs=6)
+    return calibrate(shape, Wanted(model=model, rounds=rounds))
+
+
+@pytest.mark.parametrize(
+    ("model", "rounds", "bound"),
+    [("linear", 12, 1e-4), ("improved-lffr", 12, 1e-4), ("lffr", 3, 7e-4)],
+)
+def test_opening_moves_weights_of_wide_tables_little(model: str, rounds: int, bound: float) -> None:
+    """411 columns: it was 3e-3, where the floor multiplied the circuit's noise; LFFR's, 1.3e-3."""
+    found = wide(model, rounds)
+    assert release_error_std(only(CircuitPlan, found.template)) < bound
+    assert not any("opening the model" in note for note in found.notes)
+
+
+def test_opening_that_moves_scores_far_is_said_before_the_first_key() -> None:
+    (note,) = (note for note in wide("lffr", 60).notes if "opening the model" in note)
+    assert "fewer rounds" in note
 
 
 @pytest.mark.parametrize("model", ["linear", "improved-lffr"])

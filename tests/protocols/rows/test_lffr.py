@@ -76,7 +76,7 @@ def test_several_data_and_noise_ciphertexts() -> None:
     """Blocks of 4 columns: 11 rows in 3 ciphertexts, noise of 6 rounds in 2."""
     plan = make_plan(17, 2, (4, 7), 6, **PUBLIC_RATE)
     assert plan.layout.block_size == 4
-    assert (plan.layout.num_data_ciphertexts, plan.layout.num_side_ciphertexts) == (9, 2)
+    assert (plan.layout.num_data_ciphertexts, plan.layout.num_side_ciphertexts) == (6, 2)
     x, y = make_rows(plan, seed=2)
     noises = gradients(plan, seed=3)
     twin = run_lffr_twin(plan, x, y, sum(noises))
@@ -244,4 +244,4 @@ def test_the_smallest_secure_ring() -> None:
     assert (ckks.ring_dim, ckks.depth, ckks.security_bits) == (32768, 8, 128)
     plan = make_plan(9, 2, (256, 256, 256), 4, ckks=ckks, profile="secure")
     assert release_error_std(plan) < 1e-4
-    assert plan.layout.num_data_ciphertexts == 6
+    assert plan.layout.num_data_ciphertexts == 4

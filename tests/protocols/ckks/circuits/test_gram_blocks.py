@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from parties.kernel.gram.sums import GramSums
+from protocols.ckks.circuits.errors import slot_std
 from protocols.ckks.circuits.gram_blocks import BlockLayout
 from protocols.errors import ParameterError
-from protocols.gram.contributions import pack, row_sum_bound
+from protocols.gram.contributions import UNIT, pack, row_sum_bound
+from protocols.gram.errors import shown_error_std
 from protocols.plan import kinds
 from sims.gram_twin import run_gram_twin
 from tests.protocols.gram.test_gram_plan import make_plan
@@ -16,6 +18,8 @@ from tests.protocols.gram_session import (
     check_against_twin,
     make_rows,
     make_task,
+    run_encrypted,
+    split,
 )
 from tests.protocols.slot_machine import seen_slots
 from tests.support.helpers import Floats, insecure
@@ -48,6 +52,40 @@ def test_encrypted_equals_plain(case: tuple[int, int, int, int, bool, bool, int]
     )
     assert isinstance(task.layout, BlockLayout)
     check_against_twin(task, least=0.001)
+
+
+def table(kind: str, x: Floats) -> Floats:
+    """Rows of which half the columns are (nearly) zero, all rows alike, or rows near zero."""
+    if kind == "alike":
+        return np.tile(x[:1], (len(x), 1))
+    if kind == "small":
+        return 0.05 * x
+    found = x.copy()
+    found[:, :-1:2] *= {"zero": 0.0, "nearly zero": 1e-3}[kind]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "floor"),
+    [("zero", 2.0**-10), ("nearly zero", 1 / 16), ("alike", 1 / 16), ("small", 2.0**-10)],
+)
+def test_noise_of_any_table_is_what_is_flooded_for(kind: str, floor: float) -> None:
+    """Two runs on one table, 60 steps; noise is what tells them apart, in what is shown.
+
+    Copies that drift apart had 140 times the forecast where rows are alike. And the forecast does
+    not grow with 1 / floor, as it must where a rounding is multiplied by 1 / b.
+    """
+    task = make_task(17, 2, rounds=60, rows=60, ring_dim=512, levels=6, floor=floor)
+    x, y = make_rows(task, seed=5)
+    sums = split(task, table(kind, x), y)
+    first, second = (run_encrypted(task, sums).slots for _ in range(2))
+    shown = task.layout.released() > 0
+    noise = (first - second)[shown] / np.sqrt(2) / UNIT
+    std = np.sqrt(np.mean(noise**2)) / slot_std(task.ckks, 1.0)
+    assert 1e-4 < std / shown_error_std(task) < 0.5
+    assert np.abs(first[~shown]).max() < 1e-9
+    small = make_task(17, 2, rounds=60, rows=60, ring_dim=512, levels=6, floor=0.5)
+    assert shown_error_std(task) < 2 * shown_error_std(small)
 
 
 def heads_of(layout: BlockLayout, matrix: Floats, v: Floats) -> Floats:
@@ -83,7 +121,7 @@ def test_ciphertexts_and_keys_of_a_wide_table() -> None:
     """412 columns, 6 outputs in 16,384 slots: 16 blocks, where one matrix for all takes 128."""
     layout = BlockLayout(num_slots=16384, num_features=412, outputs=6)
     assert (layout.side, layout.width, layout.blocks) == (512, 32, 16)
-    assert layout.counts == (16, 6, 1)
+    assert layout.counts == (16, 6, 4)
     assert len(layout.rotations) == 3 + 3 + 5 + 5
     task = make_task(17, 2, rows=30, ring_dim=512, levels=6)
     assert len(pack(task, GramSums.of(*make_rows(task, 1)))) == task.num_ciphertexts

@@ -39,21 +39,21 @@ def test_slots_stand_where_the_formula_says() -> None:
     packing = layout(3, 3, (10, 13))
     size = packing.block_size
     assert (packing.num_blocks, packing.depth, size) == (16, 4, 16)
-    assert packing.num_data_ciphertexts == 6
+    assert packing.num_data_ciphertexts == 4
     rows, factors = np.arange(39.0).reshape(13, 3) + 1, np.arange(39.0).reshape(13, 3) + 50
     repeated = np.repeat(rows[:, :, None], 3, axis=2)
-    kinds = (repeated, LIFT * repeated, LIFT * (repeated * factors[:, None, :]))
+    kinds = (LIFT * repeated, LIFT * (repeated * factors[:, None, :]))
     packed = packing.pack_data(kinds, party=1)
-    # Rows 10 to 22: the last 6 columns of the first three ciphertexts, 7 of the next.
-    assert list(packed) == [0, 1, 2, 3, 4, 5] == list(packing.ciphertexts_of(1))
-    assert list(packing.ciphertexts_of(0)) == [0, 1, 2]
-    used = np.zeros((6, 256), bool)
+    # Rows 10 to 22: the last 6 columns of the first two ciphertexts, 7 of the next.
+    assert list(packed) == [0, 1, 2, 3] == list(packing.ciphertexts_of(1))
+    assert list(packing.ciphertexts_of(0)) == [0, 1]
+    used = np.zeros((4, 256), bool)
     for i, j, o in np.ndindex(13, 3, 3):
         k, column = divmod(10 + i, 16)
         at = ((j * 4 + o) * size + column + packing.offset) % 256
-        used[3 * k : 3 * k + 3, at] = True
+        used[2 * k : 2 * k + 2, at] = True
         x, term = rows[i, j], rows[i, j] * factors[i, o]
-        assert [packed[3 * k + kind][at] for kind in range(3)] == [x, LIFT * x, LIFT * term]
+        assert [packed[2 * k + kind][at] for kind in range(2)] == [LIFT * x, LIFT * term]
     assert not np.stack(list(packed.values()))[~used].any()
 
 
