@@ -58,7 +58,7 @@ def run(settings: Settings) -> Result:
                 f"{result.plan.rounds} iterations",
             ),
             Row(
-                quantity=f"{size}: noise that opening adds to a weight, by the plan",
+                quantity=f"{size}: noise of opening, by the plan",
                 ours=release_error_std(only(CircuitPlan, result.plan)),
                 note="standard deviation",
             ),
@@ -75,7 +75,7 @@ def run(settings: Settings) -> Result:
                 ours=float(np.median(result.costs.iteration_seconds)),
             ),
             Row(
-                quantity=f"{size}: peak memory of all in one process [GB]",
+                quantity=f"{size}: peak memory of all together [GB]",
                 ours=result.peak_memory_mb / 1e3,
                 note="of this process so far",
             ),
