@@ -41,6 +41,8 @@ BINS, PRIVATE_BINS = 200, 20
 """Exact counts cost bytes; each noisy one adds to the error of quantiles."""
 NUMERIC_FIGURES = ("mean", "sd", "q1", "median", "q3")
 """Of a numeric column, in one group."""
+DRAWS = 200
+"""Of noise, for the errors of figures."""
 ALL, NONE, ELSEWHERE = "all", "(none)", "(other sites)"
 
 
@@ -151,7 +153,7 @@ def group_of(columns: list[Variable], by: str) -> Variable:
 class Description(Tabled):
     """A table of columns; tables: figures by column of the table (all, groups; all, sites).
 
-    least: exact counts below it are left out; noise_std: of a count.
+    least: exact counts below it are left out; noise: of differences, its standard deviation.
     """
 
     title = "Description"
@@ -163,6 +165,7 @@ class Description(Tabled):
     differences: dict[str, float]
     columns: tuple[Variable, ...] = field(repr=False)
     opened: Opened = field(repr=False)
+    noise: dict[str, float] = field(default_factory=dict)
     least: int = LEAST
     notes: tuple[str, ...] = ()
 
@@ -170,6 +173,11 @@ class Description(Tabled):
     def private(self) -> bool:
         """Whether there is noise."""
         return self.opened.plan.privacy is not None
+
+    @property
+    def noise_std(self) -> float:
+        """Of a count; 0: sums are exact."""
+        return self.opened.noise_std * self.num_rows
 
     def released(self) -> dict[str, Any]:
         """For JSON."""
@@ -181,8 +189,9 @@ class Description(Tabled):
             "groups": self.groups,
             "sites": self.sites,
             "standardised_differences": self.differences,
+            **({"standardised_differences_noise": self.noise} if self.private else {}),
             "suppressed": {"below": self.least} if not self.private else None,
-            "noise_std": self.opened.noise_std * self.num_rows,
+            "noise_std": self.noise_std,
             "privacy": {"epsilon": promise.epsilon, "delta": promise.delta} if promise else None,
             "session": plan.session,
             "plan": plan.digest(),
@@ -205,7 +214,9 @@ class Description(Tabled):
         for variable in self.columns:
             cells = [each["columns"][variable.name] for each in by.values()]
             difference = [number(smd[variable.name])] if smd else []
-            rows += _lines(variable, cells, difference)
+            if difference and math.isfinite(self.noise.get(variable.name, math.nan)):
+                difference = [f"{difference[0]} ± {number(self.noise[variable.name])}"]
+            rows += _lines(variable, cells, difference, 2 * self.noise_std)
         heads = ("", *by, *["std. difference"] * bool(smd))
         return PaperTable(
             name=name, title=title, heads=heads, rows=tuple(rows), notes=tuple(self._notes())
@@ -222,8 +233,11 @@ class Description(Tabled):
             told = ", ".join(f"{name} {step:.3g}" for name, step in steps.items())
             yield f"quantiles are within one step of a public grid: {told}"
         if self.private:
-            std = self.opened.noise_std * self.num_rows
-            yield f"privacy noise of standard deviation {std:.3g} is on every count"
+            yield (
+                f"privacy noise of standard deviation {self.noise_std:.3g} is on every count; ± is "
+                "the noise of what is above it, or before it, found by drawing the noise of all "
+                "counts anew"
+            )
         else:
             yield (
                 f"*: counts below {self.least}, and others that would tell these by subtraction, "
@@ -239,8 +253,9 @@ class Description(Tabled):
 
 
 def _lines(
-    variable: Variable, cells: list[dict[str, Any]], difference: list[str]
+    variable: Variable, cells: list[dict[str, Any]], difference: list[str], drowned: float
 ) -> Iterator[tuple[str, ...]]:
+    """drowned: missing cells up to it are noise alone."""
     blank = [""] * len(difference)
     if variable.is_coded:
         head = f"{variable.name} = {variable.categories[1]}, n (%)"
@@ -257,17 +272,23 @@ def _lines(
             *(f"{number(c['mean'], digits)} ({number(c['sd'], digits)})" for c in cells),
             *difference,
         )
-        yield (
-            f"{INDENT}median [Q1, Q3]",
-            *(
-                f"{number(c['median'], digits)} [{number(c['q1'], digits)}, "
-                f"{number(c['q3'], digits)}]"
+        if noisy := "mean_noise" in cells[0]:
+            told = (
+                f"± {number(c['mean_noise'], digits)} ({number(c['sd_noise'], digits)})"
                 for c in cells
-            ),
-            *blank,
-        )
-    if any(each["missing"] != 0 for each in cells):
+            )
+            yield (f"{INDENT}noise", *told, *blank)
+        yield (f"{INDENT}median [Q1, Q3]", *(_quartiles(c, "", digits) for c in cells), *blank)
+        if noisy:
+            told = (f"± {_quartiles(c, '_noise', digits)}" for c in cells)
+            yield (f"{INDENT}noise", *told, *blank)
+    if any(each["missing"] is None or each["missing"] > drowned for each in cells):
         yield (f"{INDENT}missing", *(_count(each["missing"]) for each in cells), *blank)
+
+
+def _quartiles(cells: dict[str, Any], key: str, digits: int) -> str:
+    median, *ends = (number(cells[name + key], digits) for name in ("median", "q1", "q3"))
+    return f"{median} [{', '.join(ends)}]"
 
 
 def _count(value: float | None) -> str:
@@ -310,6 +331,9 @@ def describe_by(sums: SumSeries, asked: DescribeOptions) -> Description:
     found, differences = _grouped(
         columns, tables[0], groups, total=sums.rows, private=private, least=least
     )
+    noise = dict[str, float]()
+    if private:
+        noise = _noise(columns, tables[0], groups, found, opened.noise_std * sums.rows, sums.rows)
     by_site: dict[str, dict[str, Any]] = {}
     if sites:
         whole = tables.sum(axis=1)
@@ -326,10 +350,52 @@ def describe_by(sums: SumSeries, asked: DescribeOptions) -> Description:
         differences=differences,
         columns=tuple(columns),
         opened=opened,
+        noise=noise,
         least=least,
         # What sums know of rows stands in no document that has an epsilon.
         notes=() if opened.plan.privacy else tuple(sums.notes),
     )
+
+
+def _noise(
+    columns: list[Variable],
+    table: Array,
+    groups: tuple[str, ...],
+    found: dict[str, dict[str, Any]],
+    std: float,
+    total: int,
+) -> dict[str, float]:
+    """Standard deviations of differences by column; those of figures are added to `found`.
+
+    Of so many draws of the noise, on top of what was released: it takes no row.
+    """
+    rng, names = np.random.default_rng(0), [v.name for v in columns if not v.categories]
+    figures, differences = list[Array](), list[list[float]]()
+    for _ in range(DRAWS):
+        again, apart = _grouped(
+            columns,
+            table + std * rng.standard_normal(table.shape),
+            groups,
+            total=total,
+            private=True,
+            least=LEAST,
+        )
+        own = [again[g]["columns"][n][key] for g in again for n in names for key in NUMERIC_FIGURES]
+        figures.append(np.array(own, dtype=np.float64))
+        differences.append([*apart.values()])
+    spread = iter(_spread(np.array(figures)).tolist())
+    for group in found.values():
+        for name in names:
+            group["columns"][name] |= {f"{key}_noise": next(spread) for key in NUMERIC_FIGURES}
+    return dict(zip(apart, _spread(np.array(differences)).tolist(), strict=True))
+
+
+def _spread(draws: Array) -> Array:
+    """Standard deviations; NaN of what most draws have no figure of, shape (figures,)."""
+    known = np.isfinite(draws).sum(axis=0) > len(draws) / 2
+    spread = np.full(draws.shape[1], np.nan)
+    spread[known] = np.nanstd(draws[:, known], axis=0)
+    return spread
 
 
 def _counts(variable: Variable) -> NDArray[np.bool_]:

@@ -65,8 +65,8 @@ CURE = (
     "narrow the ranges of numbers to where nearly all rows are, merge or leave out rare categories "
     "and missing indicators, or take more rows or a larger epsilon"
 )
-EVENTS, WEIGHT = 0.3, 0.7
-"""A person, and what a person counts, as they are usually; of the forecast."""
+EVENTS, WEIGHT = (3, 1), 0.7
+"""Of ten persons, many and few; what a person counts, as it is usually; of the forecast."""
 LONG = 3.0
 """Times that the result is as far from the first point that counts as noise explains: told of."""
 
@@ -279,12 +279,15 @@ def check_reach(sums: SumSeries, stays: Stays, covariates: Covariates, mu: float
             f"{sums.rows:,} rows of {len(covariates.names)} covariates leave no interval at "
             f"epsilon={sums.wanted.epsilon:g}, whatever they are: take more rows, or a larger one"
         )
-    needed, told = least(EVENTS, WEIGHT), "probably no interval is left"
-    if needed <= USUAL:
-        told = f"{needs_words(needed)}, or there is no table"
+    told = list[str]()
+    for events in EVENTS:
+        needed = least(events / 10, WEIGHT)
+        each = needs_words(needed) if needed <= USUAL else "probably no interval is left"
+        told.append(f"where {events} of 10 have an event, {each}")
     log.warning(
-        "hazard ratios of %s rows and %d covariates with epsilon=%g: %s; %s",
-        *(f"{sums.rows:,}", len(covariates.names), sums.wanted.epsilon, told, CURE),
+        "hazard ratios of %s rows and %d covariates with epsilon=%g: %s. Or there is no table, and "
+        "the budget is spent: columns that depend on each other need more; %s",
+        *(f"{sums.rows:,}", len(covariates.names), sums.wanted.epsilon, "; ".join(told), CURE),
     )
 
 

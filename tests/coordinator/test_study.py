@@ -363,7 +363,7 @@ def test_documents_are_of_the_options_that_their_sums_were_asked_for(
         (told,) = (
             each for each in remarks(plans[0]) if each.startswith("it begins what was asked")
         )
-        given = {k: v for k, v in plans[0].asked["options"].items() if v not in (None, "")}
+        given = {k: v for k, v in plans[0].asked["options"].items() if v not in (None, False, "")}
         assert all(f"{name} {json.dumps(value)}" in told for name, value in given.items())
 
 

@@ -65,7 +65,7 @@ def life_tables(module: Any) -> None:
                 else:  # from the bin that the entry is in to the one that the exit is in
                     low, high = k / bins, (k + 1) / bins
                     inside = entry < high - 1e-9 and (time > low + 1e-9 or k == time == 0)
-                if inside:
+                if inside and entry < time:
                     at_risk.append(k)
             if at_risk:
                 group = 0 if row[3] else 1
@@ -355,7 +355,8 @@ def test_sums_are_those_over_rows(check: Callable[[Any], None], module: Any) -> 
         (description, described, "if site == name", "if site != name"),
         (description, described, "add(table, (group, 0)", "add(table, (0 * group, 0)"),
         (description, described, "[1 - y, y]", "[y, 1 - y]"),
-        (life_tables, lifetimes, "counts = into < out", "counts = into <= out"),
+        (life_tables, lifetimes, "counts = (into < out)", "counts = (into <= out)"),
+        (life_tables, lifetimes, "(y[:, 2:] < y[:, :1])", "(y[:, 2:] <= y[:, :1])"),
         (life_tables, lifetimes, "(np.floor(time * self.bins + NEAR) - 1)", "self.exit(time)"),
         (life_tables, lifetimes, "np.ceil(time * self.bins - NEAR) - 1", "time * self.bins"),
         (life_tables, lifetimes, "(group[entered], ", "(0 * group[entered], "),

@@ -365,10 +365,40 @@ def test_neither_a_share_nor_a_difference_tells_a_hidden_count() -> None:
     )
     own = found[ALL]["columns"]["ward"]
     assert own["counts"] == [50, None] and own["missing"] is None and own["n"] is None
-    assert not any("(" in cell for line in _lines(ward, [own], []) for cell in line[1:])
+    assert not any("(" in cell for line in _lines(ward, [own], [], 0.0) for cell in line[1:])
     table = np.array([[200.0, 197, 3, 0], [310, 301, 9, 0], [0, 0, 0, 0]])
     for least, is_hidden in ((10, True), (1, False)):
         _, differences = _grouped(
             [ward], table, ("a", "b", "(none)"), total=510, private=False, least=least
         )
         assert np.isnan(differences["ward"]) == is_hidden
+
+
+def test_noise_of_figures_is_what_it_says() -> None:
+    """Of 60 draws of the promise's noise, beside what each of them says."""
+    rng, rows = np.random.default_rng(0), 1500
+    table = pd.DataFrame(
+        {
+            "age": rng.integers(25, 75, rows),
+            "sbp": rng.normal(130, 19, rows).round(),
+            "sex": rng.choice(["f", "m"], rows),
+            "arm": np.where(rng.random(rows) < 0.3, "new", "old"),
+            "site": rng.choice(list("abcd"), rows),
+        }
+    )
+    found, said = [], []
+    for seed in range(60):
+        own = describe(table, by="arm", split="by:site", epsilon=2.0, seed=seed)
+        cells = [own.groups[g]["columns"][n] for g in ("all", "new") for n in ("age", "sbp")]
+        found.append([*(c["mean"] for c in cells), *own.differences.values()])
+        said.append([*(c["mean_noise"] for c in cells), *own.noise.values()])
+        assert {*own.noise} == {*own.differences} == {"age", "sbp", "sex"}
+    ratio = np.nanstd(found, axis=0) / np.nanmedian(said, axis=0)
+    # A difference is no less than 0, which noise alone is not.
+    assert np.all(ratio[:4] > 0.7) and np.all(ratio[:4] < 1.4) and np.all(ratio < 2)
+    text = own.tables()[0].text()
+    assert text.count("noise  ") == 4 and "±" in text
+    assert "  missing" not in text  # there is none, and noise alone is not told as such
+    exact = describe(table, by="arm", split="by:site")
+    assert "noise" not in exact.tables()[0].text() and not exact.noise
+    assert "mean_noise" not in exact.groups["all"]["columns"]["age"]

@@ -506,7 +506,7 @@ def test_all_figures_of_a_begin_are_those_of_the_rows_that_lived_to_it(
         assert (row["rows"], row["median"]) == (len(own), median if reached else math.inf)
         assert row["events"] == (deaths if deaths >= 10 else None)
         for mark, count in told["curves"][row["group"]]["at_risk"].items():
-            assert count in (None, (own.months > float(mark)).sum())
+            assert count in (None, (own.months >= float(mark)).sum())
             assert count is None or float(mark) >= (begin or 0)
         assert {*told["curves"][row["group"]]["at_risk"].values()} != {None}
 
