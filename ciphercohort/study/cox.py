@@ -22,7 +22,7 @@ from ciphercohort.results.exact_sums import exact_fields
 from ciphercohort.results.result import Array
 from ciphercohort.study.asked import CoxOptions
 from ciphercohort.study.pictures import forest_picture, survival_picture
-from ciphercohort.study.stays import OTHER, Stays
+from ciphercohort.study.stays import Stays
 from ciphercohort.study.tables import (
     RATIO_HEADS,
     PaperTable,
@@ -355,7 +355,7 @@ def cox_by(sums: SumSeries, asked: CoxOptions) -> Cox:
     strata, curves, bins = asked.strata, asked.curves, asked.bins
     stays = Stays.of(sums.schema, bins)
     covariates = Covariates.of(stays.schema, strata, sums.columns)
-    places, strata_names = stays.places(strata) if strata is not None else ((), ())
+    places, strata_names, rest = stays.places(strata) if strata is not None else ((), (), "all")
     factor = _factor(covariates, curves)
     stays = _fitting(stays, len(covariates.names), len(places) + 1, bins)
     common: dict[str, Any] = {
@@ -419,7 +419,7 @@ def cox_by(sums: SumSeries, asked: CoxOptions) -> Cox:
     square, p, whole = proportional(current, kept, survival)
     notes = [*covariates.reference, *sums.notes, *left_out(names[~kept].tolist())]
     scale = covariates.scale
-    named = (*strata_names, OTHER) if strata_names else ("all",)
+    named: tuple[str, ...] = (*strata_names, rest)
     named = tuple(np.array(named)[has_rows].tolist())
     notes += _bounds(named, known, asked, stays)
     counted = float(np.rint(cells.sum()))

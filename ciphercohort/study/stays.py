@@ -114,22 +114,31 @@ class Stays:
         step = (self.high - self.low) / self.grid.bins
         return f"{self.time} in {self.grid.bins} bins of {step:.4g}"
 
-    def places(self, name: str) -> tuple[tuple[int, ...], tuple[str, ...]]:
-        """Places and names of a column's categories, its missing cells among them.
+    def places(self, name: str) -> tuple[tuple[int, ...], tuple[str, ...], str]:
+        """Places and names of a column's categories, its missing cells among them; of all others.
+
+        Of a column of two numbers the higher is a category, and the lower are all others.
 
         Raises:
-            ParameterError: there is no such column, or it is numeric.
+            ParameterError: there is no such column, or it is of more numbers.
         """
         place, known = 0, list[str]()
         for column in self.schema.columns:
+            if isinstance(column, NumericColumn) and column.binary and column.missing == "refuse":
+                known.append(column.name)
+                if column.name == name:
+                    return (place,), (f"{column.high:g}",), f"{column.low:g}"
             if isinstance(column, CategoricalColumn):
                 known.append(column.name)
                 if column.name == name:
                     names = [each.partition("=")[2] for each in column.features]
-                    return tuple(range(place, place + len(names))), tuple(names)
+                    return tuple(range(place, place + len(names))), tuple(names), OTHER
             place += len(column.features)
         if any(column.name == name for column in self.schema.columns):
-            cure = ", but one of numbers: make its values categories in the schema"
+            cure = (
+                ", but one of numbers, or with cells that may be missing: make its values "
+                "categories in the schema"
+            )
         else:
             cure = suggest(name, known)
         raise ParameterError(

@@ -309,7 +309,7 @@ def survival_by(sums: SumSeries, asked: CurveOptions) -> Survival:
     begin = -math.inf if asked.begin is None else asked.begin
     if asked.begin is not None and not stays.low <= begin < (tau or stays.high):
         raise ParameterError(f"from={begin:g} is outside [{stays.low:g}, {tau or stays.high:g})")
-    places, groups = stays.places(by) if by is not None else ((), ())
+    places, groups, rest = stays.places(by) if by is not None else ((), (), ALL)
     adds = Lifetimes(
         bins=stays.grid.bins,
         recorded=stays.grid.recorded,
@@ -325,7 +325,9 @@ def survival_by(sums: SumSeries, asked: CurveOptions) -> Survival:
         series=adds.shape[-1],
         factored=adds.factored,
     )
-    named = dict(zip((*groups, OTHER if groups else ALL), cells, strict=True))
+    named = dict(zip((*groups, rest), cells, strict=True))
+    if groups and rest != OTHER:  # the lower number first
+        named = dict(reversed(named.items()))
     # What sums know of rows stands in no document that has an epsilon.
     notes = [] if private else list(sums.notes)
     if private:

@@ -1022,3 +1022,28 @@ def test_rows_that_enter_at_their_time_or_after_it_count_nowhere(bins: int | Non
     exact = CoxPHFitter().fit(numbers, "days", "died", entry_col="entry")
     gaps = (cox(table, split="by:site", **named).coef - exact.params_) / exact.standard_errors_
     assert np.abs(gaps).max() < (0.1 if bins == 37 else 0.02)
+
+
+@pytest.mark.parametrize("epsilon", [None, 8.0])
+def test_a_column_of_two_numbers_makes_two_groups(epsilon: float | None) -> None:
+    """Those of a column with two categories, the lower first; and strata."""
+    rng, rows = np.random.default_rng(4), 900
+    flag, age = rng.integers(0, 2, rows), rng.uniform(40, 90, rows).round()
+    months = np.minimum(rng.exponential(30 + 20 * flag, rows), 59).round()
+    table = pd.DataFrame(
+        {"months": months, "died": (months < 59).astype(int), "age": age, "flag": flag}
+    ).assign(site=rng.choice(list("pqr"), rows))
+    coded = table.assign(flag=np.where(flag == 1, "1", "0"))
+    asked: dict[str, Any] = {"time": "months", "event": "died", "split": "by:site", "seed": 1}
+    one, other = (survival(each, by="flag", epsilon=epsilon, **asked) for each in (table, coded))
+    assert [*one.curves] == [*other.curves] == ["0", "1"]
+    if epsilon is None:
+        assert one.rows() == other.rows() and one.test == other.test
+        strata = (cox(each, strata="flag", **asked) for each in (table, coded))
+        one_, other_ = strata
+        np.testing.assert_allclose(one_.coef, other_.coef, atol=1e-9)
+        assert {*one_.hazard} == {*other_.hazard} == {"0", "1"}
+        with pytest.raises(ParameterError, match="or with cells that may be missing"):
+            survival(table.assign(flag=table.flag.where(table.index % 9 > 0)), by="flag", **asked)
+        with pytest.raises(ParameterError, match="but one of numbers"):
+            survival(table, by="age", **asked)
