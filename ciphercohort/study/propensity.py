@@ -82,6 +82,10 @@ def feature_of(schema: Schema, what: str, name: str) -> tuple[int, str]:
             if feature == name:
                 return place + k, column.name
         place += len(column.features)
+    for each in schema.columns:
+        if each.name == name and isinstance(each, CategoricalColumn):
+            told = " or ".join(shown(f"{name}={category}") for category in each.categories[:5])
+            raise ParameterError(f"{what}={shown(name)} is a column: name a category, {told}")
     raise ParameterError(
         f"{what}={shown(name)} is neither a category of a column, such as arm=b, nor a column of 0 "
         f"and 1; there are {', '.join(map(shown, known)) or 'none'}{suggest(name, known)}"

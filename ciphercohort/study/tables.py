@@ -112,7 +112,8 @@ def number(value: float, digits: int = 2) -> str:
     """Fixed digits; a dash for none."""
     if value != value:
         return "–"
-    return f"{value:.{digits}f}" if abs(value) < 1e6 else f"{value:.3e}"
+    # No -0.00.
+    return f"{round(value, digits) + 0.0:.{digits}f}" if abs(value) < 1e6 else f"{value:.3e}"
 
 
 def p_value(value: float) -> str:

@@ -37,7 +37,15 @@ def foreseen(plan: RunPlan, owner: Any) -> tuple[str, ...]:
             or its promise does not follow from its noise; or the rows are not those of the training
             or the series that it is of, which the owner alone is told.
     """
+    with told(Reason.PROMISE):
+        _check_begun(plan)
     return (*_of_columns(plan, owner), *_of_rows(plan, owner), *_of_budget(plan, owner))
+
+
+def _check_begun(plan: RunPlan) -> None:
+    begins = getattr(getattr(plan, "task", None), "begins", {})
+    if begins and not (plan.asked or plan.of_series):  # type: ignore[attr-defined]
+        raise PolicyError("the first sum of a series says what all of it is asked for, and spends")
 
 
 def _of_columns(plan: RunPlan, owner: Any) -> Iterator[str]:
@@ -137,9 +145,6 @@ def _announced(plan: RunPlan, cost: Mechanism) -> tuple[str, GaussianEvent] | No
     Sums of a series before this one are in the ledger already.
     """
     privacy, in_all = plan.privacy, plan.epsilon_in_all
-    begins = getattr(getattr(plan, "task", None), "begins", {})
-    if begins and not (plan.asked or plan.of_series):  # type: ignore[attr-defined]
-        raise PolicyError("the first sum of a series says what all of it is asked for, and spends")
     if privacy is None or in_all is None or not in_all > privacy.epsilon:
         return None
     kind = getattr(plan, "objective", {}).get("kind")

@@ -24,6 +24,10 @@ MOVED = tuple(case for case in CASES.values() if case.charged)
 """Plans of sums with a certificate."""
 
 
+SIZES = (0.0, 1e-300, 0.1, 1.0, 30.0, 1e8, 1e150, 1.7e308)
+"""Of points."""
+
+
 @dataclass(frozen=True)
 class Move:
     """One row twice, and where the coordinator asks: at numbers of such a size."""
@@ -39,7 +43,7 @@ moves = st.builds(
     first=changes,
     second=changes,
     point=st.integers(0, 2**16),
-    size=st.sampled_from((0.0, 1e-300, 0.1, 1.0, 30.0, 1e8, 1e150, 1.7e308)),
+    size=st.sampled_from(SIZES),
 )
 
 

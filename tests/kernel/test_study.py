@@ -53,11 +53,13 @@ def description(module: Any) -> None:
 
 def life_tables(module: Any) -> None:
     """A row is at risk after its entry and up to its exit; recorded or of equal width."""
+    stays = STAY.copy()
+    stays[::9, 2] = np.maximum(stays[::9, 0] - 0.01, 0.0)  # within the recorded unit
     for recorded, bins in ((True, 8), (False, 7), (False, 5)):
         function = module.Lifetimes(bins=bins, recorded=recorded, late=True, groups=(3,))
-        found = function.exact_sum(X, STAY, "a").values.reshape(2, bins, 3)
+        found = function.exact_sum(X, stays, "a").values.reshape(2, bins, 3)
         table = np.zeros((2, bins, 3))
-        for row, (time, event, entry) in zip(X, STAY, strict=True):
+        for row, (time, event, entry) in zip(X, stays, strict=True):
             at_risk = []
             for k in range(bins):
                 if recorded:

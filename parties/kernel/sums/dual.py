@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from parties.kernel.integers.exact import Exact
 from parties.kernel.integers.integer_rows import IntegerRows
 from parties.kernel.sums.dual_steps import STEPS, Loss, dual_step, targets_of
-from parties.kernel.sums.integer_sums import Factors, scores
+from parties.kernel.sums.integer_sums import Factors, overflows, scores
 from parties.kernel.sums.row_function import Contributor, Own, RowFunction
 from protocols.errors import DataError, ParameterError, ProtocolError
 from protocols.privacy.laws import RandomSource, uniform_below
@@ -168,6 +168,7 @@ class DualOwner(Contributor):
         return np.flatnonzero(uniform_below(self._randomness, self._plan.batches, count) == 0)
 
 
+@overflows
 def step(
     plan: DualSteps, own: IntegerRows, labels: Array, alpha: Array, v: Array, batch: Rows
 ) -> Exact:

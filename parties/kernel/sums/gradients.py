@@ -102,8 +102,7 @@ class _RowGradients(Contributor):
 
         def residuals(rows: Rows) -> Array:
             z = scores(self._rows, point, rows) + self._offset[rows]
-            found: Array = mean(z) - self._y[rows]
-            return found
+            return np.asarray(mean(z) - self._y[rows])
 
         return self._factors.total(residuals, self._row_weights)
 

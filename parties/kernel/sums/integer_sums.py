@@ -38,11 +38,11 @@ from parties.kernel.integers.integer_rows import (
 
 SCORE_BITS = 34
 """Of a point, relative to its largest entry."""
-_overflows = np.errstate(over="ignore", invalid="ignore")
+overflows = np.errstate(over="ignore", invalid="ignore")
 """At points far out: what is not finite counts as zero."""
 
 
-@_overflows
+@overflows
 def scores(own: IntegerRows, point: Array, rows: Rows = slice(None)) -> Array:
     """x w of some rows, shape (rows, outputs), each from its row and the point alone.
 
@@ -95,7 +95,7 @@ class PartSum:
             whole = self.rounded(parts[own], None if weight is None else weight[own])
             self._total = self._total + whole.sum(axis=0).astype(np.int64)
 
-    @_overflows
+    @overflows
     def rounded(self, parts: Array, weight: Array | None = None) -> Array:
         """Integers, each row from its own part alone."""
         scaled = parts * np.ldexp(MARGIN, self.bits)
@@ -129,6 +129,7 @@ class Factors:
         self._most = _quotients(self.limit, rows.lengths)[:, None]
         self._scale = float(np.ldexp(weight, self.bits))
 
+    @overflows
     def total(self, factors: Callable[[Rows], Array], weight: Array | None = None) -> Exact:
         """sum_i u_i x_i f_i^T, shape (d outputs,); factors: of some rows, shape (rows, outputs).
 
@@ -141,7 +142,6 @@ class Factors:
         bits = self.bits + self._rows.bits
         return Exact(self._rows.products(rounded).ravel(), bits, self.limit)
 
-    @_overflows
     def rounded(self, factors: Array, rows: Rows, weight: Array | None = None) -> Array:
         """Integers f_i, each from its own row alone."""
         most = self._most[rows]
