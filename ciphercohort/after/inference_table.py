@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ciphercohort.results.exact_sums import exact_fields, exact_words
-from ciphercohort.results.latex import latex, latex_number, latex_words
+from ciphercohort.results.latex import latex, latex_number, latex_row, latex_words
+from protocols.words import printable
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -66,7 +67,7 @@ def cell_table(
     rows: Rows, about: Mapping[str, Any], ratio: str
 ) -> tuple[list[str], list[list[str]]]:
     """Head and rows, for a page; ratios with their intervals."""
-    named = [" ".join(filter(None, [row.get("target"), row["name"]])) for row in rows]
+    named = [printable(" ".join(filter(None, [row.get("target"), row["name"]]))) for row in rows]
     heads = ["", *_heads("", about["freedom"])]
     cells = [[name, *_cells(row, "")] for name, row in zip(named, rows, strict=True)]
     if ratio:
@@ -85,7 +86,7 @@ def text_table(rows: Rows, about: Mapping[str, Any], ratio: str) -> str:
     for target in dict.fromkeys(row.get("target", "") for row in rows):
         mine = [row for row in rows if row.get("target", "") == target]
         table = [["", *_heads(ratio, about["freedom"])]]
-        table += [[str(row["name"]), *_cells(row, ratio)] for row in mine]
+        table += [[printable(str(row["name"])), *_cells(row, ratio)] for row in mine]
         widths = [max(len(line[k]) for line in table) for k in range(len(table[0]))]
         shown = [
             "   ".join(
@@ -95,7 +96,14 @@ def text_table(rows: Rows, about: Mapping[str, Any], ratio: str) -> str:
             for line in table
         ]
         rule = "=" * len(shown[0])
-        lines += [*([target] if target else []), rule, shown[0], "-" * len(rule), *shown[1:], rule]
+        lines += [
+            *([printable(target)] if target else []),
+            rule,
+            shown[0],
+            "-" * len(rule),
+            *shown[1:],
+            rule,
+        ]
     mark = [exact_words(True)] * about["exact_sums"]
     return "\n".join([*mark, caption(about), *lines, *(f"note: {note}" for note in about["notes"])])
 
@@ -108,17 +116,17 @@ def latex_table(rows: Rows, about: Mapping[str, Any], ratio: str) -> str:
     lines = [f"% {mark}: {words}" for mark, words in exact_fields(about["exact_sums"]).items()]
     lines += [r"\begin{table}", rf"\caption{{{latex_words(caption(about))}.}}"]
     lines += [rf"\begin{{tabular}}{{l{'r' * len(heads)}}}", r"\toprule"]
-    lines += [" & ".join(["", *(latex(head) for head in heads)]) + r" \\"]
+    lines.append(latex_row(["", *(latex(head) for head in heads)]))
     for target in dict.fromkeys(row.get("target", "") for row in rows):
         lines.append(r"\midrule")
         if target:
-            lines.append(rf"\multicolumn{{{len(heads) + 1}}}{{l}}{{{latex(target)}}} \\")
+            lines.append(rf"\multicolumn{{{len(heads) + 1}}}{{l}}{{{latex(printable(target))}}} \\")
         for row in rows:
             if row.get("target", "") == target:
                 cells = [latex_number(cell) for cell in _cells(row, "")]
                 if ratio:
                     cells.append(latex_words(_with_ends(row, ratio)))
-                lines.append(" & ".join([latex(str(row["name"])), *cells]) + r" \\")
+                lines.append(latex_row([latex(printable(str(row["name"]))), *cells]))
     lines += [r"\bottomrule", r"\end{tabular}"]
     lines += [rf"\par\footnotesize Note: {latex_words(note)}." for note in about["notes"]]
     return "\n".join([*lines, r"\end{table}", ""])

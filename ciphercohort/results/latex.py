@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 _SIGNS = {
     **{"\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}"},
     **{sign: f"\\{sign}" for sign in "&%$#_"},
     **{"^": r"\textasciicircum{}", "<": "$<$", ">": "$>$", "±": r"$\pm$", "…": r"\ldots{}"},
-    **{"–": "--", "−": "$-$", "²": "$^2$", "|": "$|$"},
+    **{"–": "--", "−": "$-$", "²": "$^2$", "|": "$|$", "≥": r"$\geq$", "≤": r"$\leq$"},
 }
 _NUMBER = re.compile(r"(?<![\w.\-−])([-−]?)(\d[\d,]*(?:\.\d+)?|inf\b)(?:e([-+−]?\d+))?(?!\w)")
 
@@ -16,6 +17,12 @@ _NUMBER = re.compile(r"(?<![\w.\-−])([-−]?)(\d[\d,]*(?:\.\d+)?|inf\b)(?:e([-
 def latex(text: str) -> str:
     """The text, every sign that LaTeX would take for a command escaped."""
     return "".join(_SIGNS.get(sign, sign) for sign in text)
+
+
+def latex_row(cells: Sequence[str]) -> str:
+    r"""Cells that are LaTeX, as a row; its begin is no option of the rule or `\\` before it."""
+    first, *rest = cells
+    return " & ".join(["{}" * first.startswith(("[", "*")) + first, *rest]) + r" \\"
 
 
 def latex_words(text: str) -> str:

@@ -9,10 +9,12 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from matplotlib.text import Text
 from matplotlib.ticker import Locator, LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
 
 from ciphercohort.report.plots import BLUE, GREEN, GREY, STYLE, VERMILLION, to_svg
 from ciphercohort.results.result import Array
+from protocols.words import printable
 
 LOOK = STYLE | {"text.parse_math": False}
 """Names of columns and categories are drawn as they are, dollars too."""
@@ -24,6 +26,17 @@ MARKS = 6
 BAR: dict[str, Any] = {"linewidth": 5, "alpha": 0.5, "solid_capstyle": "butt"}
 """Of an interval, on which a thin mark stays seen."""
 Draw = Callable[[Axes, list[str]], None]
+
+
+def _svg(figure: Figure) -> str:
+    """Signs of names that it would not show, and of which XML allows none, are question marks."""
+    for axes in figure.axes:
+        labels = [label.get_text() for label in axes.get_yticklabels()]
+        if not "".join(labels).isprintable():
+            axes.set_yticks(axes.get_yticks(), [*map(printable, labels)])
+    for text in figure.findobj(Text):
+        text.set_text(printable(text.get_text()))
+    return to_svg(figure)
 
 
 def marks(low: float, high: float) -> list[float]:
@@ -49,7 +62,7 @@ def panels(draw: Sequence[Draw], by: str | None, groups: Sequence[str]) -> str:
         if by is not None:
             keys = [Patch(color=color) for color in colors[: len(groups)]]
             figure.legend(keys, groups, title=by, loc="outside lower center", ncols=3)
-        return to_svg(figure)
+        return _svg(figure)
 
 
 def survival_picture(
@@ -94,7 +107,7 @@ def survival_picture(
                 table.text(-0.05, -k - 0.7, name, color=color, **beside)
                 for mark, words in zip(marks(*ends), own, strict=True):
                     table.text(mark, -k - 0.7, words, color=color, ha="center", fontsize=9)
-        return to_svg(figure)
+        return _svg(figure)
 
 
 def _ratios(low: float, high: float) -> Locator:
@@ -124,7 +137,7 @@ def balance_picture(differences: Mapping[str, tuple[float, float]], alike: float
         axes.set_ylim(0.5 - len(differences), 0.5)
         axes.set_xlabel("standardised difference")
         axes.legend(loc="best")
-        return to_svg(figure)
+        return _svg(figure)
 
 
 def forest_picture(ratios: Mapping[str, tuple[float, ...]], what: str = "hazard ratio") -> str:
@@ -143,4 +156,4 @@ def forest_picture(ratios: Mapping[str, tuple[float, ...]], what: str = "hazard 
         axes.set_yticks([-k for k in range(len(ratios))], list(ratios))
         axes.set_ylim(0.5 - len(ratios), 0.5)
         axes.set_xlabel(what)
-        return to_svg(figure)
+        return _svg(figure)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ciphercohort.report.html import Html, fragment, page, picture, section, table, tag
-from ciphercohort.results.latex import latex, latex_words
+from ciphercohort.results.latex import latex, latex_row, latex_words
+from protocols.words import printable
 
 INDENT = "  "
+NUMBER = re.compile(r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +22,8 @@ class PaperTable:
     """A title, heads and rows of texts, and notes.
 
     name: of its files; title, notes: sentences; the first column is to the left, and a name in it
-    that begins with INDENT belongs to the row above.
+    that begins with INDENT belongs to the row above. Names that stand in these are what somebody
+    has in a table: signs that a terminal or a picture would not show are question marks here.
     """
 
     name: str
@@ -27,6 +31,10 @@ class PaperTable:
     heads: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("title", "heads", "rows", "notes"):
+            object.__setattr__(self, name, _printable(getattr(self, name)))
 
     def text(self) -> str:
         """Columns, padded."""
@@ -44,9 +52,10 @@ class PaperTable:
         return "\n".join([self.title, rule, shown[0], rule, *shown[1:], rule, *notes])
 
     def csv(self) -> str:
-        """Heads and rows."""
+        """Heads and rows; a name that a spreadsheet would take for a formula after a "'"."""
         text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows([self.heads, *self.rows])
+        rows = [(_named(name), *cells) for name, *cells in self.rows]
+        csv.writer(text, lineterminator="\n").writerows([[*map(_named, self.heads)], *rows])
         return text.getvalue()
 
     def html(self) -> Html:
@@ -63,13 +72,25 @@ class PaperTable:
             rf"\caption{{{latex_words(self.title)}.}}",
         ]
         lines += [rf"\begin{{tabular}}{{l{'r' * (len(self.heads) - 1)}}}", r"\toprule"]
-        lines += [" & ".join(map(latex, self.heads)) + r" \\", r"\midrule"]
+        lines += [latex_row([*map(latex, self.heads)]), r"\midrule"]
         for name, *cells in self.rows:
             quad = r"\quad " * name.startswith(INDENT)
-            lines.append(" & ".join([quad + latex(name.strip()), *map(latex, cells)]) + r" \\")
+            lines.append(latex_row([quad + latex(name.strip()), *map(latex, cells)]))
         lines += [r"\bottomrule", r"\end{tabular}"]
         lines += [rf"\par\footnotesize Note: {latex_words(note)}." for note in self.notes]
         return "\n".join([*lines, r"\end{table}", ""])
+
+
+def _printable(found: Any) -> Any:
+    """A text, or texts in tuples."""
+    return printable(found) if isinstance(found, str) else tuple(map(_printable, found))
+
+
+def _named(cell: str) -> str:
+    name = cell.lstrip()
+    if not name.startswith(("=", "+", "-", "@")) or NUMBER.fullmatch(name):
+        return cell
+    return f"{cell[: len(cell) - len(name)]}'{name}"
 
 
 def _indented(name: str) -> Html:
@@ -105,7 +126,8 @@ class Tabled:
 
 def _parts(tables: Iterable[PaperTable], pictures: Mapping[str, tuple[str, str]]) -> Iterator[Html]:
     yield from (each.html() for each in tables)
-    yield from (picture(svg, words, words) for svg, words in pictures.values())
+    for svg, words in pictures.values():
+        yield picture(svg, printable(words), printable(words))
 
 
 def number(value: float, digits: int = 2) -> str:
