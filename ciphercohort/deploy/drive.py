@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -41,6 +40,8 @@ LATE_SECONDS = 15.0
 REMIND_SECONDS = 60.0
 """Whoever is waited for still is told of again after so long."""
 ATTEMPTS = 20
+PATIENCE_SECONDS = 120.0
+"""Of a SuperLink that does not answer: it may be starting, or started again."""
 END_SECONDS = 120.0
 """Longest wait for whoever drives a session to end it."""
 
@@ -143,7 +144,7 @@ def abort(settings: Settings, session: str, tell: Tell) -> None:
     try:
         flower_commands.write_connection(settings)
         flower_commands.submit(settings, session)
-    except (ProtocolError, subprocess.TimeoutExpired) as error:
+    except ProtocolError as error:
         tell(f"its parties are told before the next session begins ({error})")
 
 
@@ -176,7 +177,7 @@ def registered(settings: Settings) -> set[str]:
     """Parties that the SuperLink knows from now on; none where it is not up yet."""
     try:
         return set(register_missing(settings))
-    except (ProtocolError, subprocess.TimeoutExpired):
+    except ProtocolError:
         return set()
 
 
@@ -275,17 +276,19 @@ def _wait_for_nodes(settings: Settings, session: str, deadline: float, tell: Tel
 
 def _patiently(deadline: float, tell: Tell, ask: Callable[[], Any]) -> Any:
     """Ask the SuperLink, again for up to two minutes while it does not answer."""
-    until, is_told = min(deadline, time.monotonic() + 120), False
+    until, is_told = min(deadline, time.monotonic() + PATIENCE_SECONDS), False
     while True:
         try:
             return ask()
-        except (ProtocolError, subprocess.TimeoutExpired) as error:
+        except ProtocolError as error:
             if time.monotonic() > until:
-                raise ProtocolError(f"the SuperLink does not answer: {error}") from None
+                raise ProtocolError(
+                    f"the SuperLink does not answer: {error}; cohort coordinator start runs it"
+                ) from None
             if not is_told:
                 tell(
-                    "the SuperLink does not answer: is it started (cohort coordinator start)? It "
-                    "is asked again for two minutes"
+                    f"the SuperLink does not answer: {error}. Is it started (cohort coordinator "
+                    "start)? It is asked again for two minutes"
                 )
                 is_told = True
             time.sleep(POLL_SECONDS)

@@ -41,7 +41,10 @@ if TYPE_CHECKING:  # it loads what Flower's processes need not
 CONNECTION = "cohort"
 # A node's gRPC connection in 1.30; its HTTP connection of 1.41 is elsewhere.
 GRPC_NODE = "client/grpc_rere_client"
-COMMAND_SECONDS = 120.0
+COMMAND_SECONDS = 60.0
+"""Of one question to a SuperLink that listens: it starts a program of Flower, on a busy machine."""
+DIAL_SECONDS = 5.0
+"""Of finding out whether anything listens, on the centre's own machine."""
 
 
 def program(name: str) -> str:
@@ -150,8 +153,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 def write_connection(settings: CoordinatorSettings) -> None:
     """Flower's own configuration: where `flwr` finds the SuperLink."""
-    address = _dialled(settings.fleet) if has_one_port() else settings.control
-    connect(settings.folder, address, settings.folder / CA)
+    connect(settings.folder, _commands_at(settings), settings.folder / CA)
 
 
 def connect(folder: Path, address: str, roots: Path | None) -> None:
@@ -168,40 +170,31 @@ def connect(folder: Path, address: str, roots: Path | None) -> None:
 
 def register(settings: CoordinatorSettings, public_key: Path) -> int:
     """Make a party's node known to the SuperLink; returns its node id."""
-    found = flwr(settings.folder, ["supernode", "register", str(public_key), CONNECTION])
+    found = _own(settings, ["supernode", "register", str(public_key), CONNECTION])
     return int(found["node-id"])
 
 
 def connected(settings: CoordinatorSettings) -> dict[int, str]:
     """Status of every registered node, by node id."""
-    found = flwr(settings.folder, ["supernode", "list", CONNECTION])
+    found = _own(settings, ["supernode", "list", CONNECTION])
     return {int(node["node-id"]): str(node["status"]) for node in found["nodes"]}
 
 
 def submit(settings: CoordinatorSettings, session: str) -> int:
     """Start a Flower run for a session; returns its run id."""
     app = str(settings.folder / coordinator_files.APP)
-    found = flwr(settings.folder, ["run", app, CONNECTION, "--run-config", f'session="{session}"'])
+    found = _own(settings, ["run", app, CONNECTION, "--run-config", f'session="{session}"'])
     return int(found["run-id"])
 
 
 def log_of(folder: Path, run: int) -> str:
     """What a run's ServerApp has said so far."""
-    done = subprocess.run(  # noqa: S603 - our own arguments, no shell
-        [program("flwr"), "log", str(run), CONNECTION, "--show"],
-        env=environment(folder),
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=COMMAND_SECONDS,
-    )
-    return done.stdout
+    return _said(folder, ["log", str(run), CONNECTION, "--show"]).stdout
 
 
 def run_state(settings: CoordinatorSettings, run: int) -> str:
     """Status of a Flower run, such as finished:failed; finished:lost: by a SuperLink that died."""
-    found = flwr(settings.folder, ["ls", CONNECTION])["runs"]
+    found = _own(settings, ["ls", CONNECTION])["runs"]
     states = {int(each["run-id"]): str(each["status"]) for each in found}
     return states.get(run, "finished:lost")
 
@@ -212,17 +205,9 @@ def flwr(folder: Path, arguments: Sequence[str]) -> Mapping[str, Any]:
     folder: with Flower's own configuration in `coordinator.settings.FLOWER`.
 
     Raises:
-        ProtocolError: it failed.
+        ProtocolError: it failed, or took longer than `COMMAND_SECONDS`.
     """
-    done = subprocess.run(  # noqa: S603 - our own arguments, no shell
-        [program("flwr"), *arguments, "--format", "json"],
-        env=environment(folder),
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=COMMAND_SECONDS,
-    )
+    done = _said(folder, [*arguments, "--format", "json"])
     try:
         answer: Mapping[str, Any] = json.loads(done.stdout[done.stdout.index("{") :])
     except ValueError:
@@ -231,6 +216,42 @@ def flwr(folder: Path, arguments: Sequence[str]) -> Mapping[str, Any]:
         words = answer.get("error-message") or (done.stderr or done.stdout).strip()[-500:]
         raise ProtocolError(f"flwr {' '.join(arguments[:2])}: {words}")
     return answer
+
+
+def _said(folder: Path, arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(  # noqa: S603 - our own arguments, no shell
+            [program("flwr"), *arguments],
+            env=environment(folder),
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=COMMAND_SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        words = f"no answer within {COMMAND_SECONDS:g} s"
+        raise ProtocolError(f"flwr {' '.join(arguments[:2])}: {words}") from None
+
+
+def _own(settings: CoordinatorSettings, arguments: Sequence[str]) -> Mapping[str, Any]:
+    """See `flwr`, of the centre's own SuperLink: where none listens, that is said at once.
+
+    Flower itself would go on dialling for as long as it is let.
+    """
+    address = _commands_at(settings)
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), DIAL_SECONDS).close()
+    except OSError as error:
+        why = error.strerror or error
+        raise ProtocolError(f"nothing listens at {address} ({why})") from None
+    return flwr(settings.folder, arguments)
+
+
+def _commands_at(settings: CoordinatorSettings) -> str:
+    """Where the centre's own SuperLink takes commands."""
+    return _dialled(settings.fleet) if has_one_port() else settings.control
 
 
 def _dialled(address: str) -> str:
