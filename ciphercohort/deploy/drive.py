@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ciphercohort.deploy import flower_commands
 from ciphercohort.deploy.deployed import goes_on_by
 from ciphercohort.results.documents import to_json
+from coordinator.certificates import CA
 from coordinator.deployment import FOLLOWS_SECONDS, GIVEN_UP, give_up, is_driven, taken_up
 from coordinator.settings import NODES, SESSIONS, Settings
 from coordinator.status import (
@@ -201,7 +202,8 @@ def _watch(settings: Settings, folder: Path, run: int | None, deadline: float, t
             return
         late = _late(folder)
         states = _patiently(deadline, tell, lambda: register_missing(settings)) if late else {}
-        who = [late_words(name, states.get(name, ""), late[name]) for name in late]
+        renewed = _to_renew(settings)
+        who = [late_words(n, states.get(n, ""), late[n], n in renewed) for n in late]
         remind(who, [each["since"] for each in late.values()], settings.step_seconds)
         asked = time.monotonic()
 
@@ -225,10 +227,26 @@ def _late(folder: Path) -> dict[str, dict[str, Any]]:
     }
 
 
-def late_words(name: str, state: str, awaited: Mapping[str, Any]) -> str:
-    """Who is awaited, since when, and what may be the matter; state: of its node at Flower."""
+def _to_renew(settings: Settings) -> set[str]:
+    """Parties whose cards are older than the centre's certificates: they take new ones."""
+    made = (settings.folder / CA).stat().st_mtime
+    return {n for n in settings.cards() if settings.card_path(n).stat().st_mtime < made}
+
+
+def late_words(
+    name: str, state: str, awaited: Mapping[str, Any], has_to_renew: bool = False
+) -> str:
+    """Who is awaited, since when, and what may be the matter.
+
+    state: of its node at Flower; has_to_renew: see `_to_renew`.
+    """
     if state and state != "online":
         cause = "its node is not connected: its administrator looks whether cohort party start runs"
+        if has_to_renew:
+            cause += (
+                ", and whether it has taken the new certificates, which this centre made after it "
+                "admitted the party (cohort party renew)"
+            )
     elif awaited["step"] == "agree":
         cause = "its owner has not consented yet: cohort party consent"
     else:
@@ -265,7 +283,8 @@ def _wait_for_nodes(settings: Settings, session: str, deadline: float, tell: Tel
             status.save(offline=since)
         if not missing:
             return
-        words = [late_words(n, states[n], {"step": CONNECT, "since": since[n]}) for n in missing]
+        renewed, at = _to_renew(settings), {"step": CONNECT}
+        words = [late_words(n, states[n], {**at, "since": since[n]}, n in renewed) for n in missing]
         if time.monotonic() > until:
             reason = f"not connected within {settings.step_seconds:g} s: {', '.join(missing)}"
             give_up(settings, session, reason)

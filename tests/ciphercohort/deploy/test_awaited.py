@@ -52,6 +52,7 @@ from protocols.names import spoken
 from tests.coordinator.test_deployment import ADDRESSES, NAMES, Centre
 from tests.parties.agents import PASSPHRASE
 
+HOUR = "2026-01-01T10:00:00+00:00"
 HALF_AN_HOUR = 0.5 / 24 / 365  # years
 
 
@@ -154,6 +155,35 @@ def test_nodes_that_are_not_there_stand_in_the_status(
     assert len(said) == 1 and said[0].startswith("waiting for b since ")
     assert [(*found, found["b"]["step"]) for found in seen] == [("b", "connect")]
     assert awaited(folder) == {} and (read_status(folder) or {})["offline"] == {}
+
+
+def test_a_party_that_has_not_renewed_is_told_of(
+    run_of: tuple[Centre, str, list[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its card is older than the centre's certificates; of one that is connected nothing is."""
+    settings, hint = run_of[0].settings, "cohort party renew"
+    session, _ = run_of[0].begin()
+    states, said = [dict.fromkeys(NAMES, "offline")], list[str]()
+
+    def shown() -> list[str]:
+        looks = iter([*states, dict.fromkeys(NAMES, "online")])
+        monkeypatch.setattr(drive, "register_missing", lambda settings: next(looks))
+        said.clear()
+        drive._wait_for_nodes(settings, session, time.monotonic() + 9, said.append)
+        return [name for name in NAMES if f"waiting for {name} " in said[0]]
+
+    monkeypatch.setattr(drive.time, "sleep", lambda seconds: None)
+    made = (settings.folder / CA).stat().st_mtime
+    for name in NAMES:
+        os.utime(settings.card_path(name), (made + 1,) * 2)
+    assert shown() == list(NAMES) and hint not in said[0]
+    os.utime(settings.folder / CA, (made + 2,) * 2)  # as `renew` writes it
+    os.utime(settings.card_path(NAMES[0]), (made + 3,) * 2)  # admitted since
+    assert shown() == list(NAMES)
+    parts = said[0].split("; waiting")
+    assert [hint in part for part in parts] == [False, *(True for _ in NAMES[1:])]
+    assert hint not in drive.late_words("a", "online", {"step": "agree", "since": HOUR}, True)
+    os.utime(settings.folder / CA, (made,) * 2)
 
 
 def test_whoever_is_waited_for_is_told_of_again_with_the_end(
