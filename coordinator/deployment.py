@@ -360,8 +360,8 @@ class _Run:
         for member, planned in zip(plan.members, self._template.members, strict=True):
             if (member.name, member.rows) != (planned.name, planned.rows):
                 raise ProtocolError(
-                    f"party {member.name!r} enrols {member.rows} rows, its card says "
-                    f"{planned.rows}: admit its new card and start a new run",
+                    f"party {member.name!r} enrols {member.rows} rows, the plan counts "
+                    f"{planned.rows}: {_cure(self._template)}",
                     culprit=member.name,
                 )
         return plan
@@ -371,6 +371,16 @@ class _Run:
         culprit = getattr(error, "culprit", None)
         left = [*self._party_keys]
         self.status.save(state="aborted", reason=str(error), culprit=culprit, untold=left)
+
+
+def _cure(template: Any) -> str:
+    """What to do where a party's rows are others than when its card was admitted."""
+    if getattr(template, "of_training", "") and (template.held_out or not template.judges):
+        return "its rows are not those of the training, of which this sum is: bring those back"
+    return (
+        "its table has changed since: cohort party start there writes its card.json anew; admit "
+        "it, and start a new run"
+    )
 
 
 def check_given_up(folder: Path) -> None:

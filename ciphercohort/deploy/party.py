@@ -15,6 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
 import numpy as np
 
 from ciphercohort.deploy import flower_commands
@@ -253,6 +254,8 @@ class Party(Background):
     ) -> Party:
         """Run agent and node in the background, until `stop`; both go on after a restart.
 
+        Where table or schema have changed since, `card` is written anew, and a warning says so.
+
         passphrase: of `init`; of a party with an entry in the keyring it may be left out. only:
         one of the two, where each runs as a user of its own.
 
@@ -461,12 +464,30 @@ def _agent(
         if "socket" not in said:
             kind = getattr(errors, said.get("kind", ""), errors.ProtocolError)
             raise kind(said.get("error", "the agent ended before it served: see what it wrote"))
+        _renew_card(settings, said["rows"])
         watching = threading.Thread(target=_watch, args=(process, stopping, ended), daemon=True)
         watching.start()
         try:
             yield
         finally:
             stopping.set()
+
+
+def _renew_card(settings: files.Settings, rows: int) -> None:
+    """Write card.json anew, with the same keys, where table or schema have changed since."""
+    path = settings.folder / files.CARD
+    if not path.exists():
+        return
+    card, schema = Card.load(path), Schema.load(settings.folder / files.SCHEMA)
+    shape = {"num_features": schema.num_features, "schema": schema.digest()}
+    now = msgspec.structs.replace(card, rows=rows, **shape)
+    if now != card:
+        path.write_text(now.to_json(), encoding="utf-8")
+        log.warning(
+            "table or schema have changed (%d rows now, %d before): send %s to the centre again, "
+            "which plans by it after cohort coordinator admit; keys are the same",
+            *(rows, card.rows, path),
+        )
 
 
 def _watch(

@@ -1,8 +1,8 @@
 """`python -m parties.agent FOLDER`: the process that holds an owner's rows and keys.
 
 Input: {"passphrase": …}, one line of JSON; the process ends with its input, so with whoever began
-it. Output: one line of JSON, {"socket": …} once the agent serves, {"error": …, "kind": …} where it
-cannot.
+it. Output: one line of JSON, {"socket": …, "rows": …} once the agent serves, {"error": …, "kind":
+…} where it cannot.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from parties.launch import log_lines, no_core_files
 from protocols.errors import CohortError, MessageError
@@ -45,7 +46,7 @@ def serve(folder: Path, passphrase: str) -> int:
         owner,
         driving,
         Path(settings.socket),
-        lambda: tell({"socket": settings.socket}),
+        lambda: tell({"socket": settings.socket, "rows": owner.told()["rows"]}),
         relay_uid=settings.relay_uid,
         ends_with_input=True,
     )
@@ -61,7 +62,7 @@ def told(line: str) -> str:
     raise MessageError('the first line of input is no {"passphrase": …}')
 
 
-def tell(what: Mapping[str, str]) -> None:
+def tell(what: Mapping[str, Any]) -> None:
     """One line, for whoever began this process, as far as it is there still."""
     try:
         print(json.dumps(dict(what)), flush=True)

@@ -522,12 +522,34 @@ def test_too_late_is_an_abort(centre: Centre) -> None:
 def test_other_rows_than_the_card_are_refused(centre: Centre) -> None:
     session, folder = centre.begin()
     changed(folder, lambda fields: fields["plan"]["members"][1].update(rows=5))
-    with pytest.raises(ProtocolError, match="enrols 4 rows, its card says 5") as caught:
+    words = "enrols 4 rows, the plan counts 5: its table has changed since.*card.json anew"
+    with pytest.raises(ProtocolError, match=words) as caught:
         centre.serve(session)
     assert caught.value.culprit == NAMES[1]
     (centre.settings.folder / CARDS / f"{NAMES[0]}.json").unlink()
     with pytest.raises(ParameterError, match="not as its card says"):
         create_session(centre.settings, centre.template)
+
+
+@pytest.mark.parametrize(
+    ("of_training", "held_out", "judges", "is_of_its_rows"),
+    [
+        ("", None, False, False),
+        ("", None, True, False),
+        ("5e", None, True, False),
+        ("5e", object(), True, True),
+        ("5e", None, False, True),
+        ("5e", object(), False, True),
+    ],
+)
+def test_a_new_card_is_asked_for_where_it_leads_somewhere(
+    of_training: str, held_out: Any, judges: bool, is_of_its_rows: bool
+) -> None:
+    """Sums of a training are of its rows; a model may be judged on all rows that there are now."""
+    plan = SimpleNamespace(of_training=of_training, held_out=held_out, judges=judges)
+    words = deployment._cure(plan)
+    assert ("those of the training" in words) == is_of_its_rows
+    assert ("card.json" in words) != is_of_its_rows
 
 
 def test_one_flower_run_serves_a_series(centre: Centre, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,6 +54,7 @@ from coordinator.status import read_status
 from parties.agent.frames import AgentClient
 from parties.reader.infer import infer_schema
 from protocols.errors import CohortError, ParameterError, PolicyError
+from protocols.exchange.cards import Card
 from protocols.names import SECURE_AGGREGATION
 from protocols.plan.protocol import PROTOCOLS
 from protocols.words import EXACT_SUMS
@@ -150,6 +151,48 @@ def test_rows_and_keys_have_a_process_of_their_own(centre: Coordinator, home: Pa
     assert {name.partition(".")[0] for name in loaded} == {"parties", "protocols"}
 
 
+def copy_of(home: Path, folder: Path, **changed: str) -> Party:
+    """A party's folder elsewhere; changed: fields of party.toml that are texts."""
+    shutil.copytree(home / NAMES[0], folder, ignore=SOCKETS)
+    settings = (folder / "party.toml").read_text()
+    for name, value in {"socket": str(folder / "agent.sock"), **changed}.items():
+        settings = re.sub(rf'^{name} = ".*"', f'{name} = "{value}"', settings, flags=re.M)
+    (folder / "party.toml").write_text(settings)
+    return Party(folder)
+
+
+@pytest.mark.parametrize("change", ["nothing", "rows", "schema"])
+def test_a_table_that_changed_has_a_new_card(
+    change: str, home: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of the same keys, which the centre admits; the agent's start writes it."""
+    rows = pd.read_csv(home / f"{NAMES[0]}.csv")
+    (rows.head(20) if change == "rows" else rows).to_csv(tmp_path / "new.csv", index=False)
+    party = copy_of(home, tmp_path / "a", data=str(tmp_path / "new.csv"))
+    if change == "schema":
+        own = FRAME.drop(columns=["site", "dose"])
+        infer_schema(own, "died").save(party.folder / "schema.json")
+    before, text = Card.load(party.card), party.card.read_text()
+    with party.start(PASSPHRASE, only="agent"):
+        after = Card.load(party.card)
+    said = [line for line in caplog.messages if "cohort coordinator admit" in line]
+    assert (party.card.read_text() == text) == (change == "nothing") == (not said)
+    assert (after.name, after.identity, after.node_key) == (
+        *(before.name, before.identity, before.node_key),
+    )
+    assert after.rows == (20 if change == "rows" else before.rows)
+    assert after.num_features == before.num_features - (change == "schema")
+    assert (after.schema == before.schema) == (change != "schema")
+    shutil.copytree(home / "centre", tmp_path / "centre", ignore=SOCKETS)
+    centre = Coordinator(tmp_path / "centre")
+    if change != "schema":
+        centre.admit(party.card)
+        assert centre.settings.cards()[party.name] == after
+    with party.start(PASSPHRASE, only="agent"):
+        pass
+    assert len(said) == len([s for s in caplog.messages if "cohort coordinator admit" in s])
+
+
 def test_the_process_ends_with_the_one_that_began_it(home: Path, tmp_path: Path) -> None:
     """However that ends: here its end of the pipe is closed, as by SIGKILL."""
     folder = shutil.copytree(home / NAMES[0], tmp_path / "a", ignore=SOCKETS)
@@ -181,12 +224,12 @@ def test_a_killed_agent_ends_what_has_started_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody else has the passphrase; an agent that was told to stop is not told of."""
-    code = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid()))"
-    code += '; print(\'{"socket": ""}\', flush=True); time.sleep(99)'
+    code = "import os, sys, time; open(sys.argv[1] + '/pid', 'w').write(str(os.getpid()))"
+    code += '; print(\'{"socket": "", "rows": 1}\', flush=True); time.sleep(99)'
     monkeypatch.setattr(deploy_party.launch, "program", lambda name: [sys.executable, "-c", code])
     for kill in (True, False):
         ended: queue.SimpleQueue[str] = queue.SimpleQueue()
-        with deploy_party._agent(SimpleNamespace(folder=tmp_path / "pid"), PASSPHRASE, ended):  # type: ignore[arg-type]
+        with deploy_party._agent(SimpleNamespace(folder=tmp_path), PASSPHRASE, ended):  # type: ignore[arg-type]
             if kill:
                 os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
                 assert supervise.until_stopped(ended) == "agent"
