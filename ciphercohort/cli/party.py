@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, cast
 
@@ -364,7 +364,7 @@ def status(folder: Folder, as_json: options.AsJson = False, debug: options.Debug
             f"for {found['silent_seconds']:.0f} s"
         )
         typer.echo(f"{found['party']}: {words if found['session'] else 'no session'}")
-        _say_last(found)
+        _say_last(found, party.said())
         if node := party.node():
             typer.echo(node)
         # A code stands beside the words that it accepts, and nowhere else.
@@ -378,11 +378,16 @@ def status(folder: Folder, as_json: options.AsJson = False, debug: options.Debug
             )
 
 
-def _say_last(status: Mapping[str, Any]) -> None:
-    """How the session before ended, where none goes on."""
+def _say_last(status: Mapping[str, Any], log: Sequence[str]) -> None:
+    """How the session before ended, where none goes on; log: what its agent said of it."""
+    from parties.policy import End
+
     last = status["last"]
     if last and not status["session"]:
         typer.echo(f"session {last['session']} is over: {last['reason']}")
+        if last["reason"] != End.FINISHED.value:
+            for line in log:
+                typer.echo(f"  {line}")
 
 
 @party_app.command(
@@ -413,7 +418,7 @@ def consent(
             typer.echo(f"to accept: cohort party consent {folder} --accept {code}")
         if not found["pending"]:
             typer.echo("no plan waits for consent")
-            _say_last(found)
+            _say_last(found, party.said())
 
 
 @party_app.command(epilog="Example:  cohort party results hospital-a")

@@ -8,12 +8,13 @@ import logging
 import os
 import queue
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 import msgspec
 import numpy as np
@@ -34,7 +35,7 @@ from protocols import errors
 from protocols.errors import ParameterError
 from protocols.exchange import validity
 from protocols.exchange.cards import Card, Invitation
-from protocols.exchange.private_files import write_private
+from protocols.exchange.private_files import private_folder, private_opener, write_private
 from protocols.names import DEFAULT_COLLUDERS, spoken
 
 log = logging.getLogger(__name__)
@@ -43,6 +44,8 @@ RENEWED = (
     "its administrator runs cohort coordinator renew, and sends the invitation again, which "
     "cohort party renew takes"
 )
+MOST_SAID = 6
+"""Lines of a log that a status shows."""
 # From the request to the end of an agent's process.
 _STOP_SECONDS = 15.0
 
@@ -313,6 +316,17 @@ class Party(Background):
         told = ONLINE if ONLINE in words else OFFLINE
         return f"{told}, since {when} by its own log" if words else ""
 
+    def said(self) -> list[str]:
+        """What the agent of this folder said of its latest session, with times: the last lines.
+
+        For its owner alone: of what it refuses the centre hears less. How it ended, `status` says.
+        """
+        path = _agent_log(self.folder)
+        lines = path.read_text(errors="replace").splitlines() if path.exists() else []
+        began = [k for k, line in enumerate(lines) if line.endswith(" begins")]
+        own = lines[began[-1] + 1 if began else 0 :]
+        return [line for line in own if " is over: " not in line][-MOST_SAID:]
+
     def status(self) -> dict[str, Any]:
         """The session that goes on, its step, and plans that wait: `session`, `step`, `pending`.
 
@@ -446,16 +460,19 @@ def _agent(
     settings: files.Settings, passphrase: str, ended: queue.SimpleQueue[str]
 ) -> Iterator[None]:
     """The agent, in a process of its own that ends with this one."""
+    output = _logged(_agent_log(settings.folder))
     held = child(
         [*launch.program("parties.agent"), str(settings.folder)],
         seconds=_STOP_SECONDS,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        stderr=output,
         text=True,
         errors="replace",
     )
     stopping = threading.Event()
-    with held as process:
+    with output, held as process:
+        output.close()  # the agent alone has it
         assert process.stdin and process.stdout  # noqa: S101 (pipes)
         with suppress(BrokenPipeError):  # it has ended, and says why below
             print(json.dumps({"passphrase": passphrase}), file=process.stdin, flush=True)
@@ -498,6 +515,31 @@ def _watch(
     if not stopping.is_set():
         log.error("the agent ended with code %d: start it again", code)
         ended.put("agent")
+
+
+def _logged(path: Path) -> IO[bytes]:
+    """Where an agent writes its log: lines go to this process's own, and with the time to a file.
+
+    A disk that is full ends neither.
+    """
+    source, sink = os.pipe()
+
+    def keep() -> None:
+        with os.fdopen(source, errors="replace") as lines:
+            for line in lines:
+                with suppress(OSError, ValueError):  # this process's own may be closed
+                    sys.stderr.write(line)
+                    sys.stderr.flush()
+                with suppress(OSError), open(path, "a", opener=private_opener) as kept:
+                    kept.write(f"{datetime.now().isoformat(' ', 'seconds')} {line}")
+
+    private_folder(path.parent)
+    threading.Thread(target=keep, daemon=True).start()
+    return os.fdopen(sink, "wb")
+
+
+def _agent_log(folder: Path) -> Path:
+    return folder / "logs" / "agent.log"
 
 
 def _node_log(folder: Path) -> Path:

@@ -193,6 +193,40 @@ def test_a_table_that_changed_has_a_new_card(
     assert len(said) == len([s for s in caplog.messages if "cohort coordinator admit" in s])
 
 
+def test_an_owner_is_shown_what_its_agent_said(home: Path, tmp_path: Path) -> None:
+    """In a file beside the node's, with times; `status` shows it of a session that ended badly."""
+    party = copy_of(home, tmp_path / "a")
+    with party.start(PASSPHRASE, only="agent"):
+        pass
+    log = tmp_path / "a/logs/agent.log"
+    for _ in range(200):
+        if "sandbox" in log.read_text():
+            break
+        time.sleep(0.05)
+    assert log.stat().st_mode & 0o077 == 0 and "sandbox" in log.read_text()
+    lines = ["north: session 5e551 begins", "epsilon=1.2 is above 1", "north refuses agree: why"]
+    ended = "north: session 5e551 is over: aborted"  # which the status says itself
+    said = ["before", *lines, ended]
+    log.write_text("".join(f"2026-01-01 10:00:00 {line}\n" for line in said))
+    assert [line[20:] for line in party.said()] == lines[1:]
+    log.unlink()
+    assert party.said() == []
+
+
+@pytest.mark.parametrize("reason", ["finished", "this party refused", "aborted: see its own log"])
+def test_status_and_consent_show_why_a_session_ended(
+    reason: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = {"party": "north", "session": None, "step": "", "silent_seconds": 0.0, "pending": {}}
+    found |= {"last": {"session": "5e551", "reason": reason}}
+    monkeypatch.setattr(Party, "status", lambda self: found)
+    monkeypatch.setattr(Party, "said", lambda self: ["epsilon=1.2 is above 1"])
+    for command in ("status", "consent"):
+        shown = cohort("party", command, str(home / "north")).output
+        assert f"session 5e551 is over: {reason}" in shown
+        assert ("epsilon=1.2 is above 1" in shown) == (reason != "finished")
+
+
 def test_the_process_ends_with_the_one_that_began_it(home: Path, tmp_path: Path) -> None:
     """However that ends: here its end of the pipe is closed, as by SIGKILL."""
     folder = shutil.copytree(home / NAMES[0], tmp_path / "a", ignore=SOCKETS)
