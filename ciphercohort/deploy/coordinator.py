@@ -31,6 +31,7 @@ from ciphercohort.job.config import (
     DEFAULT_DELTA,
     training_fields,
 )
+from ciphercohort.job.figures import USUAL_MODEL, check_kind
 from ciphercohort.job.layout import INFERENCE, MODEL
 from ciphercohort.job.options import DeployOptions, FilePath
 from ciphercohort.results.exact_sums import exact_words
@@ -101,7 +102,8 @@ class Coordinator(Background):
 
         Args:
             folder: new, or empty.
-            schema: file of the public column schema.
+            schema: file of the public column schema; where no model is asked for, it is the
+                outcome's: of two values logistic, of several softmax, of numbers linear.
             public: HOST:PORT that the parties dial; as fleet.
             fleet: HOST:PORT bound for them.
             control: bound for `run`.
@@ -114,12 +116,16 @@ class Coordinator(Background):
                 promise or `no_privacy=True` is given.
 
         Raises:
-            CohortError: the folder is in use, or an option is refused. Nothing is written then.
+            CohortError: the folder is in use, an option is refused, or the model does not go with
+                the schema. Nothing is written then.
         """
+        known = Schema.load(Path(schema))
+        options["model"] = options.get("model") or USUAL_MODEL[type(known.label)]
         training = training_fields("Coordinator.init", options)
+        check_kind(known, training["model"])
         setup.init_coordinator(
             Path(folder),
-            Schema.load(Path(schema)).to_dict(),
+            known.to_dict(),
             {
                 "fleet": fleet,
                 "control": control,

@@ -28,10 +28,10 @@ from coordinator.costs import Costs
 from coordinator.deployment import OUTCOME, SERIES, SESSION
 from coordinator.log import TRANSCRIPT
 from coordinator.replay import evidence as read_evidence
-from coordinator.settings import SCHEMA, SESSIONS, Settings
+from coordinator.settings import FILE, SCHEMA, SESSIONS, Settings
 from coordinator.status import ABORTED, read_status
 from parties.reader.schema import Schema
-from protocols.errors import ParameterError
+from protocols.errors import CohortError, ParameterError
 from protocols.exchange.serialise import from_plain
 from protocols.exchange.transcript import verify
 from protocols.plan.kinds import plan_from_dict
@@ -67,11 +67,11 @@ def next_run(settings: Settings, before: str | None = None) -> tuple[RunPlan, Ca
             raise ParameterError(f"party {card.name!r} uses another schema than {SCHEMA}")
     try:
         config = SimulationConfig(parties=len(cards), **settings.training)
-    except TypeError as error:
-        raise ParameterError(f"[training] of coordinator.toml: {error}") from None
+        check_kind(schema, config.model)
+    except (TypeError, CohortError) as error:
+        raise ParameterError(f"[training] of {settings.folder / FILE}: {error}") from None
     rows = [card.rows for card in cards.values()]
     if before is None:
-        check_kind(schema, config.model)
         found = calibrate(figures_of(schema, rows, new_draw(config)), config.wanted())
     else:
         wanted = from_plain(Wanted, session_fields(settings, before)["wanted"])

@@ -132,8 +132,9 @@ class TrainingOptions:
         "or lffr (a sigmoid of the target's range, on encrypted rows); or poisson (one target that "
         "counts from 0, on encrypted rows, without privacy). Of numeric targets all also run "
         "with --protocol encrypted-model, without privacy but for lffr, and linear with "
-        "secure-aggregation.",
+        "secure-aggregation. A deployment that names none takes its schema's.",
         choices=tuple(MODELS),
+        is_asked=True,
     )
     protocol: str = option(
         ENCRYPTED_ROWS,

@@ -33,7 +33,7 @@ from ciphercohort import Coordinator, Party, evaluate, simulate
 from ciphercohort.deploy import coordinator as deploy_coordinator
 from ciphercohort.deploy import party as deploy_party
 from ciphercohort.deploy import supervise
-from ciphercohort.deploy.deployed import Session
+from ciphercohort.deploy.deployed import Session, plan_template
 from ciphercohort.deploy.results import at_maximum
 from ciphercohort.deploy.supervise import Background, child
 from ciphercohort.job.layout import UNREADABLE
@@ -55,6 +55,7 @@ from parties.agent.frames import AgentClient
 from parties.reader.infer import infer_schema
 from protocols.errors import CohortError, ParameterError, PolicyError
 from protocols.exchange.cards import Card
+from protocols.models.registry import MODELS, model_named
 from protocols.names import SECURE_AGGREGATION
 from protocols.plan.protocol import PROTOCOLS
 from protocols.words import EXACT_SUMS
@@ -225,6 +226,68 @@ def test_status_and_consent_show_why_a_session_ended(
         shown = cohort("party", command, str(home / "north")).output
         assert f"session 5e551 is over: {reason}" in shown
         assert ("epsilon=1.2 is above 1" in shown) == (reason != "finished")
+
+
+OUTCOMES: dict[str, tuple[str, Any]] = {
+    "logistic": ("died", {}),
+    "softmax": ("ward", {"several": True}),
+    "linear": ("dose", {}),
+}
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES)
+@pytest.mark.parametrize("model", [None, *MODELS])
+def test_a_model_goes_with_its_schema_before_anything_is_made(
+    outcome: str, model: str | None, tmp_path: Path
+) -> None:
+    """None: that of the outcome; any other kind is refused, by function and command."""
+    label, how = OUTCOMES[outcome]
+    frame = FRAME.assign(ward=np.resize(["a", "b", "c"], len(FRAME)), site=0)
+    asked = frame.drop(columns=[*{"died", "ward", "dose", "site"} - {label}])
+    infer_schema(asked, [label] if outcome == "linear" else label, **how).save(tmp_path / "s.json")
+    own = {"protocol": SECURE_AGGREGATION} if outcome == "softmax" else {}
+    fits = {"one-vs-rest": "softmax"}.get(model or "", model)
+    if outcome == "linear" and model and model_named(model).numeric:
+        fits = "linear"
+    words = ["coordinator", "init", str(tmp_path / "c"), "--schema", str(tmp_path / "s.json")]
+    words += [each for name, value in own.items() for each in (f"--{name}", value)]
+    words += ["--model", model] if model else []
+    if model == "poisson" and outcome == "linear":
+        words += ["--no-privacy"]  # its range does not begin at 0
+    done = cohort(*words)
+    if fits in (None, outcome) and model != "poisson":
+        assert done.exit_code == 0, done.output
+        training = Coordinator(tmp_path / "c").settings.training
+        assert training["model"] == (model or outcome)
+    else:
+        assert done.exit_code == 2 and not (tmp_path / "c").exists()
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ('model = "logistic"', "does not go with the schema"),
+        ("rounds = 0", "iterations=0"),
+        ("strange = 1", "strange"),
+    ],
+)
+def test_a_run_names_the_file_whose_training_is_wrong(
+    changed: str, words: str, home: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(home / "centre", tmp_path / "centre", ignore=SOCKETS)
+    file = tmp_path / "centre" / "coordinator.toml"
+    name = changed.partition(" ")[0]
+    lines = [line for line in file.read_text().splitlines() if not line.startswith(f"{name} =")]
+    file.write_text("\n".join([*lines, changed]) + "\n")
+    if name == "model":
+        own = infer_schema(FRAME[["age", "dose"]], ["dose"])
+        own.save(tmp_path / "centre" / "schema.json")
+        for card in map(Coordinator(tmp_path / "centre").settings.card_path, NAMES):
+            fields = json.loads(card.read_text())
+            card.write_text(json.dumps({**fields, "schema": own.digest()}))
+    with pytest.raises(ParameterError, match=words) as found:
+        plan_template(Coordinator(tmp_path / "centre").settings)
+    assert str(file) in str(found.value)
 
 
 def test_the_process_ends_with_the_one_that_began_it(home: Path, tmp_path: Path) -> None:
