@@ -177,4 +177,5 @@ def _reach_words(needs: dict[str, Any], rows: int) -> str:
         )
     wide = needs["times_as_wide"]
     told = f", about {wide:.2g} times as wide as without privacy" if wide else ""
+    told += ", of columns that do not depend on each other (others are wider)" if wide else ""
     return f"intervals{told}: {needed}"

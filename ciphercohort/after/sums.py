@@ -171,17 +171,33 @@ class SumSeries(ABC):
         """
 
 
+class SpentError(PrivacyError):
+    """Noisy sums were opened, and gave no result: what they cost stays spent."""
+
+    @property
+    def documented(self) -> dict[str, str]:
+        """In the place of a result, where that would stand on disk."""
+        return {"refused": str(self)}
+
+
 @contextmanager
 def spent_is_told(sums: SumSeries) -> Iterator[None]:
-    """A refusal for what noisy sums opened says that their epsilon stays spent."""
+    """A refusal for what noisy sums opened says that their epsilon stays spent.
+
+    Raises:
+        SpentError: noise left nothing. ParameterError: as it was, and in the same words.
+    """
     try:
         yield
     except (ParameterError, PrivacyError) as error:
         wanted = sums.wanted
-        if wanted.epsilon is not None and sums.done:
-            words = f"{count(len(sums.done), 'sum')} opened before that"
-            spent = f"count epsilon={wanted.epsilon:g}, delta={wanted.delta:g} as spent"
-            error.args = (f"{error}; {words}: {spent}",)
+        if wanted.epsilon is None or not sums.done:
+            raise
+        words = f"{count(len(sums.done), 'sum')} opened before that"
+        spent = f"count epsilon={wanted.epsilon:g}, delta={wanted.delta:g} as spent"
+        error.args = (f"{error}; {words}: {spent}",)
+        if isinstance(error, PrivacyError):
+            raise SpentError(*error.args) from None
         raise
 
 

@@ -439,10 +439,13 @@ def results(folder: Folder, debug: options.Debug = False) -> None:
         for first, *others in series.values():
             more = f"; {count(len(others) + 1, 'sum')}, the last is {others[-1]}" if others else ""
             purposes = dict.fromkeys(party.purpose(each) for each in (first, *others))
-            typer.echo(f"{first}  {'; '.join(purposes)}{more}")
+            epsilon = party.spent(first)
+            spent = "" if epsilon is None else f"; epsilon={epsilon:g} for all of it"
+            typer.echo(f"{first}  {'; '.join(purposes)}{more}{spent}")
         if sums:
             typer.echo(
-                "Of sums the centre has the documents. What you were told of each: cohort verify "
+                "Of sums the centre has the documents, also where it got no figure of them: what "
+                "they cost stays spent. What you were told of each: cohort verify "
                 f"{sums[-1]}"
             )
 

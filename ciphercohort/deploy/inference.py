@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ciphercohort.after.inference import Inference, infer_by
-from ciphercohort.after.sums import SumSeries, spent_is_told, sums_wanted
+from ciphercohort.after.sums import SpentError, SumSeries, spent_is_told, sums_wanted
 from ciphercohort.deploy.deployed import (
     agreed_and_opened,
     digest_of,
@@ -33,6 +33,7 @@ from ciphercohort.results.predict import ReleasedModel
 from ciphercohort.results.result import Array
 from coordinator.deployment import NUMBER, SERIES, SESSION, create_session
 from coordinator.settings import SESSIONS, Settings
+from coordinator.status import Status
 from parties.reader.schema import Schema
 from parties.reader.views import by_range
 from protocols.errors import ParameterError, ProtocolError
@@ -163,13 +164,22 @@ def infer_deployed(
 
     Raises:
         ParameterError: the model is for another schema, or has no inference. PrivacyError: too few
-            rows for the noise. ProtocolError: a sum was aborted.
+            rows for the noise. SpentError: noise left no interval, which the file then says, and
+            the session's status. ProtocolError: a sum was aborted.
     """
     body, found = table_document(settings, model, drive, epsilon, delta, colluders, first, tell)
     folder = settings.session_folder(body["sessions"][0])
     write_text(folder / INFERENCE, to_json(body))
+    if isinstance(found, SpentError):
+        raise noted(folder, found)
     write_text(folder / TABLE, found.latex())
     return folder / INFERENCE, found
+
+
+def noted(session: Path, error: SpentError) -> SpentError:
+    """The same; session: folder of the first sum, whose status says it from now on."""
+    Status(session, {}).save(reason=str(error))
+    return error
 
 
 def table_document(
@@ -181,8 +191,8 @@ def table_document(
     colluders: int = 0,
     first: str | None = None,
     tell: Tell = lambda words: None,
-) -> tuple[dict[str, Any], Inference]:
-    """What inference.json holds, and the table in it; drive: see `DeployedSums`."""
+) -> tuple[dict[str, Any], Inference | SpentError]:
+    """What inference.json holds, and the table in it, or why there is none; see `DeployedSums`."""
     schema = shared_schema(settings, model)
     own, before = (
         by_range(schema, private=epsilon is not None),
@@ -191,13 +201,18 @@ def table_document(
     held_out = before[0].held_out if before else None
     wanted = sums_wanted(epsilon, delta, colluders)
     sums = DeployedSums.of(settings, drive, own, wanted, first, held_out, digest_of(before))
-    with spent_is_told(sums):
-        found = infer_by(sums, model.encoding, model.weights, model.model, tell=tell)
+    found: Inference | SpentError
+    told: dict[str, Any]
+    try:
+        with spent_is_told(sums):
+            found = infer_by(sums, model.encoding, model.weights, model.model, tell=tell)
+        told = {"inference": found.rows(), "inference_about": found.about()}
+    except SpentError as error:
+        found, told = error, error.documented
     promise = {"epsilon": epsilon, "delta": delta, "colluders": colluders}
     body = {
         **exact_fields(epsilon is None),
-        "inference": found.rows(),
-        "inference_about": found.about(),
+        **told,
         "privacy": promise if epsilon is not None else None,
         "privacy_with_training": _together(before, schema, sums),
         "trained_in": model.session,

@@ -390,6 +390,13 @@ class Party(Background):
 
         return str(Session.of(session).plan.purpose)
 
+    def spent(self, session: Path) -> float | None:
+        """Epsilon in all of the series that a session of `sums` began; None: sums were exact."""
+        from ciphercohort.deploy.deployed import Session
+
+        plan = Session.of(session).plan
+        return None if plan.privacy is None else float(plan.epsilon_in_all)
+
     def series(self, session: Path) -> str:
         """Digest of the plan that began the series of a session of `sums`; its own, if it did."""
         from ciphercohort.deploy.deployed import Session

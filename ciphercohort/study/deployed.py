@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ciphercohort.after.sums import SumSeries, noise_std, spent_is_told, sums_wanted
-from ciphercohort.deploy.inference import DeployedSums, Drive
+from ciphercohort.after.sums import SpentError, SumSeries, noise_std, spent_is_told, sums_wanted
+from ciphercohort.deploy.inference import DeployedSums, Drive, noted
 from ciphercohort.job.config import DEFAULT_DELTA
 from ciphercohort.job.layout import DESCRIPTION, GLM, SURVIVAL, read_file
 from ciphercohort.job.options import names_in
@@ -218,6 +218,9 @@ def _found(
     }
     found, body, sessions = _by_sums(centre.settings, asked, drive, session)
     folder = centre.settings.session_folder(sessions[0])
+    if isinstance(found, SpentError):
+        write(folder, kind.name, body, {}, fresh=False)
+        raise noted(folder, found)
     return write(folder, kind.name, body, found.documents(), fresh=False), found
 
 
@@ -246,7 +249,7 @@ def _asked(kind: _Kind, settings: Settings, given: dict[str, Any]) -> tuple[Any,
 def _by_sums(
     settings: Settings, asked: Mapping[str, Any], drive: Drive | None, first: str | None
 ) -> tuple[Any, dict[str, Any], list[str]]:
-    """What is found, its JSON document and the sums' sessions.
+    """What is found, or why nothing is, its JSON document and the sums' sessions.
 
     Raises:
         ParameterError: the series has more sums than these options take, or began with others.
@@ -259,14 +262,18 @@ def _by_sums(
     if strange := [*{*columns}.difference(kind.columns(whole) if kind.columns else ())]:
         raise ParameterError(f"columns, {shown(strange[0])}: this table has none of this name")
     sums = DeployedSums.of(settings, drive, schema, wanted, first, columns=columns, asked=asked)
-    with spent_is_told(sums):
-        found = kind.find(sums, kind.record(**asked["options"]))
+    try:
+        with spent_is_told(sums):
+            found = kind.find(sums, kind.record(**asked["options"]))
+        told = found.released()
+    except SpentError as error:
+        found, told = error, error.documented
     if len(sums.done) != len(sums.sessions):
         raise ParameterError(
             f"session {sums.sessions[0]!r} began a series of {len(sums.sessions)} sums, and these "
             f"options take {len(sums.done)}: give those that it began with, or leave --session out"
         )
-    return found, {**found.released(), "asked": asked, "sessions": sums.sessions}, sums.sessions
+    return found, {**told, "asked": asked, "sessions": sums.sessions}, sums.sessions
 
 
 def _typed(asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -298,4 +305,5 @@ def written_again(settings: Settings, folder: Path, name: str) -> tuple[dict[str
         raise ParameterError(
             f"{name}, asked: missing or malformed, so that it cannot be made again: {error!r}"
         ) from None
-    return {name: to_json(body), **dict(found.documents())}, sessions
+    beside = {} if isinstance(found, SpentError) else dict(found.documents())
+    return {name: to_json(body), **beside}, sessions

@@ -18,7 +18,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from ciphercohort.after.sums import sums_wanted
+from ciphercohort.after.sums import SpentError, sums_wanted
 from ciphercohort.deploy.check import missing_by
 from ciphercohort.deploy.deployed import (
     Session,
@@ -390,7 +390,8 @@ def _inference(settings: Settings, session: Session) -> Rewritten:
             continue
         known = {each.folder for each in beside}
         beside += [each for each in sums if each.folder not in known]
-        return {INFERENCE: to_json(body), TABLE: found.latex()}, beside
+        table = {} if isinstance(found, SpentError) else {TABLE: found.latex()}
+        return {INFERENCE: to_json(body), **table}, beside
     raise last
 
 

@@ -11,15 +11,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from rich.text import Text
 
-from ciphercohort.after.sums import sums_wanted
+from ciphercohort.after.sums import SpentError, sums_wanted
 from ciphercohort.deploy.check import check_deployed, missing_by
+from ciphercohort.deploy.deployed import Session
 from ciphercohort.deploy.inference import infer_deployed, table_document
 from ciphercohort.job.config import SimulationConfig
+from ciphercohort.job.layout import INFERENCE
+from ciphercohort.report.status_page import status_tables
 from ciphercohort.results.documents import model_fields, to_json
 from ciphercohort.results.predict import ReleasedModel
+from ciphercohort.verify import session as verified
 from coordinator.deployment import OUTCOME, SESSION
-from coordinator.status import read_status
+from coordinator.settings import SESSIONS
+from coordinator.status import read_status, sessions
 from parties.agent.manifest import describe_plan
 from parties.agent.vault import Vault
 from parties.policy import Policy
@@ -203,6 +209,41 @@ def test_what_does_not_fit_is_refused(centre: Hospitals) -> None:
     path, _ = centre.infer(None)
     with pytest.raises(ParameterError, match="of another series"):
         centre.infer(9.0, first=path.parent.name)
+
+
+def test_what_noisy_sums_spent_without_a_result_is_on_disk(
+    centre: Hospitals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the first session's folder, which `verify` makes again, and in its status."""
+    with pytest.raises(PrivacyError) as found:
+        centre.infer(0.2)
+    (path,) = (centre.settings.folder / SESSIONS).glob(f"*/{INFERENCE}")
+    held = json.loads(path.read_text())
+    assert held["refused"] == str(found.value) and "count epsilon=0.2" in held["refused"]
+    assert held["privacy"] == {"epsilon": 0.2, "delta": 1e-5, "colluders": 0}
+    assert held["sessions"][0] == path.parent.name and "inference" not in held
+    assert len(held["sessions"]) == len(held["transcripts"]) and not list(
+        path.parent.parent.glob("*/inference.tex")
+    )
+    (status,) = (
+        each for each in sessions(path.parent.parent) if each["session"] == path.parent.name
+    )
+    assert (status["state"], status["reason"]) == ("finished", held["refused"])
+    lines = [str(each) for each in status_tables([status]) if isinstance(each, Text)]
+    assert any("count epsilon=0.2" in line for line in lines)
+    monkeypatch.setattr(verified, "_models", lambda *_: iter([(MODEL, [])]))
+    session = Session.of(path.parent)
+    texts, _ = verified.written_again(session)
+    assert texts == {INFERENCE: path.read_text()}
+    assert not [*verified.differences(path.parent, texts)]
+    assert not [*verified.centre_problems(session)]
+    path.write_text(path.read_text().replace("epsilon=0.2", "epsilon=0.1"))
+    assert [*verified.differences(path.parent, texts)]
+    with pytest.raises(PrivacyError, match="count epsilon=0.2"):  # nobody is asked again
+        centre.infer(0.2, first=path.parent.name)
+    assert json.loads(path.read_text()) == held
+    body, table = table_document(centre.settings, MODEL, None, 0.2, first=path.parent.name)
+    assert json.loads(to_json(body)) == held and isinstance(table, SpentError)
 
 
 def test_rows_that_a_training_held_back_are_left_out(centre: Hospitals) -> None:

@@ -33,7 +33,7 @@ from ciphercohort.study.glm import glm_by
 from ciphercohort.study.imputed import Pooled, imputed_by
 from ciphercohort.study.private_cox import private_cox_by
 from ciphercohort.verify.session import ONE_SERIES, session_checks
-from coordinator.status import sessions
+from coordinator.status import read_status, sessions
 from parties.agent.manifest import describe_plan
 from parties.agent.vault import Vault
 from parties.policy import Policy
@@ -42,7 +42,7 @@ from parties.reader.schema import CategoricalColumn, NumericColumn, Schema, Targ
 from parties.reader.shard import encode_shard
 from parties.reader.views import by_range, encode_with_views
 from parties.verifier.foreseen import foreseen
-from protocols.errors import ParameterError, PolicyError, ProtocolError, SchemaError
+from protocols.errors import ParameterError, PolicyError, PrivacyError, ProtocolError, SchemaError
 from protocols.plan.kinds import plan_from_dict
 from protocols.statistics.study.objectives import PersonTimeObjective
 from protocols.sums.words import remarks
@@ -167,6 +167,29 @@ def test_a_private_description_is_in_the_ledgers(centre: Hospitals) -> None:
     assert foreseen["values"] == found.opened.plan.length
     for name in NAMES:
         assert 0.97 * 8 < centre.agents.ledger(name).spent("rows").epsilon <= 8 * (1 + 1e-9)
+
+
+def test_what_a_study_spent_without_a_result_is_on_disk(
+    centre: Hospitals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In its document's place, made again by `verify`, and in the status."""
+    kind = deployed.KINDS["describe"]
+
+    def finds_nothing(sums: Any, options: Any) -> Any:
+        kind.find(sums, options)
+        raise PrivacyError("noise leaves nothing")
+
+    patched = replace(kind, find=finds_nothing)
+    monkeypatch.setitem(deployed.KINDS, "describe", patched)
+    with pytest.raises(PrivacyError, match="leaves nothing; .*count epsilon=8") as found:
+        deployed.describe(folder_of(centre, True), by="ward", epsilon=8.0)
+    (path,) = (centre.settings.folder / "sessions").glob(f"*/{kind.name}")
+    held = json.loads(path.read_text())
+    assert held["refused"] == str(found.value) and held["asked"]["epsilon"] == 8.0
+    assert (read_status(path.parent) or {})["reason"] == held["refused"]
+    assert [c.name for c in session_checks(path.parent) if not c.passed] == []
+    path.write_text(path.read_text().replace("count epsilon=8", "count epsilon=7"))
+    assert "documents" in [c.name for c in session_checks(path.parent) if not c.passed]
 
 
 STAYS = Schema(
