@@ -21,6 +21,9 @@ from protocols.privacy.calibrate.figures import Wanted
 from protocols.statistics.evaluation.figures import LEAST
 from protocols.sums.missing_cells import MissingObjective
 
+CHECK = "check"
+"""What its plan states as its study."""
+
 
 def missing_by(sums: SumSeries, least: int = LEAST) -> dict[str, Any]:
     """Empty cells by column; sums: over rows of `missing_schema`.
@@ -50,7 +53,7 @@ def missing_by(sums: SumSeries, least: int = LEAST) -> dict[str, Any]:
 def asked_for(wanted: Wanted) -> dict[str, Any]:
     """Of a count of missing cells, as its plan states it."""
     promise = {name: getattr(wanted, name) for name in ("epsilon", "delta", "colluders")}
-    return {"study": "check", "options": {}, "columns": [], **promise}
+    return {"study": CHECK, "options": {}, "columns": [], **promise}
 
 
 def check_deployed(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ciphercohort.after.sums import SpentError, SumSeries, noise_std, spent_is_told, sums_wanted
 from ciphercohort.deploy.inference import DeployedSums, Drive, noted
 from ciphercohort.job.config import DEFAULT_DELTA
-from ciphercohort.job.layout import DESCRIPTION, GLM, SURVIVAL, read_file
+from ciphercohort.job.layout import DESCRIPTION, GLM, SURVIVAL
 from ciphercohort.job.options import names_in
 from ciphercohort.results.documents import to_json
 from ciphercohort.results.result import Array
@@ -288,22 +288,26 @@ def _typed(asked: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def written_again(settings: Settings, folder: Path, name: str) -> tuple[dict[str, str], list[str]]:
+def written_again(
+    settings: Settings, folder: Path, asked: Mapping[str, Any]
+) -> tuple[dict[str, str], list[str]]:
     """Documents of a study by its first session's folder and its sums, and their sessions.
 
-    name: of the JSON document, which says what was asked.
+    asked: as its first plan states it.
 
     Raises:
-        ParameterError: it does not, or its sums are of something else.
+        ParameterError: it is malformed, its sums are of something else, or not all of it.
     """
-    asked = read_file(folder / name).get("asked")
     try:
-        if KINDS[asked["study"]].name != name:
-            raise ParameterError(f"{name}, asked: of another document")
         found, body, sessions = _by_sums(settings, asked, None, folder.name)
     except (TypeError, KeyError) as error:
+<<<<<<< HEAD
         raise ParameterError(
             f"{name}, asked: missing or malformed, so that it cannot be made again: {error!r}"
         ) from None
     beside = {} if isinstance(found, SpentError) else dict(found.documents())
     return {name: to_json(body), **beside}, sessions
+=======
+        raise ParameterError(f"what was asked is malformed: {error!r}") from None
+    return {KINDS[asked["study"]].name: to_json(body), **dict(found.documents())}, sessions
+>>>>>>> 50424f92 (Verify finds documents of sums that are gone: what is due follows from the plan)

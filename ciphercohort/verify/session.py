@@ -18,10 +18,16 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+<<<<<<< HEAD
 from ciphercohort.after.sums import SpentError, sums_wanted
 from ciphercohort.deploy.check import missing_by
+=======
+from ciphercohort.after.sums import sums_wanted
+from ciphercohort.deploy.check import CHECK, missing_by
+>>>>>>> 50424f92 (Verify finds documents of sums that are gone: what is due follows from the plan)
 from ciphercohort.deploy.deployed import (
     Session,
+    goes_on_by,
     has_maximum,
     trained_release,
     training_plans,
@@ -85,6 +91,9 @@ SOFTWARE = re.compile(
 ANOTHER = "which release wrote it"
 WRITTEN = (PLAN, MODEL, CERTIFICATE, FACTS, INFERENCE, TABLE, EVALUATION, MISSING, REPORT)
 """Documents of a session, each of some sessions."""
+INTERRUPTED = "its series was interrupted"
+MADE = frozenset({".csv", ".tex", ".svg", ".html"})
+"""Of tables, pictures and pages: a file of such a name is made by what opened, or by nobody."""
 WHICH = {"": "as trained", RANGES_VIEW: "at the maximum"}
 """Of a training's models, by the view of its documents."""
 SAID_OF_TRAINING = {
@@ -200,9 +209,10 @@ def _beside_problems(beside: Session) -> Iterator[str]:
 
 def _unmade(folder: Path, due: Mapping[str, str]) -> Iterator[str]:
     """Documents that nothing in this session makes."""
-    for name in WRITTEN:
-        if name not in due and (folder / name).exists():
-            yield f"{name}: nothing that this session opened makes it"
+    for path in sorted(folder.iterdir()):
+        named = path.name in (*WRITTEN, *STUDIES) or path.suffix.lower() in MADE
+        if named and path.name not in due:
+            yield f"{path.name}: nothing that this session opened makes it"
 
 
 def _unchecked(session: Session, due: Mapping[str, str], at_centre: bool) -> Iterator[str]:
@@ -225,7 +235,7 @@ def _unchecked(session: Session, due: Mapping[str, str], at_centre: bool) -> Ite
     if INFERENCE in due and (session.plan.of_training if session.is_sum else True):
         fields[INFERENCE] = {*fields.get(INFERENCE, ()), SAME_ROWS}
     for name in {*STUDIES, INFERENCE} & due.keys():
-        several = len(read_file(folder / name).get("sessions", ())) > 1
+        several = len(json.loads(due[name]).get("sessions", ())) > 1
         if several and SAME_ROWS not in fields.get(name, ()):
             fields[name] = {*fields.get(name, ()), ONE_SERIES}
     for name, rest in fields.items():
@@ -270,23 +280,42 @@ def written_again(session: Session) -> Rewritten:
     folder, found, beside = session.folder, dict[str, str](), list[Session]()
     if not (folder / SESSION).exists():
         return found, beside  # an owner has no documents of a sum
-    settings = Settings.load(folder.parent.parent)
-    for name, again in ((INFERENCE, _inference), (EVALUATION, _evaluation)):
-        if (folder / name).exists():
-            texts, others = again(settings, session)
-            found |= texts
-            beside += [each for each in others if each.folder not in {s.folder for s in beside}]
-        elif name == EVALUATION and session.plan.judges:
-            found[name] = ""  # due, and not there
-    for name in STUDIES:
-        if (folder / name).exists():
-            texts, others = _study(settings, session, name)
-            found |= texts
-            beside += [each for each in others if each.folder not in {s.folder for s in beside}]
-    if (folder / MISSING).exists():
-        schema = missing_schema(Schema.load(settings.folder / SCHEMA))
-        found[MISSING] = to_json(missing_by(_series(settings, session, schema)))
+    settings, name = Settings.load(folder.parent.parent), _due(session.plan)
+    if name == EVALUATION:
+        if not (folder / name).exists():
+            return {name: ""}, beside
+        return _evaluation(settings, session)
+    if name == INFERENCE:
+        if not (folder / name).exists():
+            raise _unwritten(settings, session, name, f"{INTERRUPTED}, or it is gone")
+        return _inference(settings, session)
+    if name:
+        try:
+            return (_missing if name == MISSING else _study)(settings, session)
+        except (CohortError, OSError) as error:
+            if (folder / name).exists():
+                raise
+            why = str(error) if isinstance(error, CohortError) else INTERRUPTED
+            raise _unwritten(settings, session, name, why) from None
     return found, beside
+
+
+def _due(plan: Any) -> str:
+    """The document that a sum's plan makes due in its folder; empty: another session has it."""
+    if plan.asked:
+        study = plan.asked["study"]
+        if study == CHECK:
+            return MISSING
+        kinds = pkgutil.resolve_name("ciphercohort.study.deployed:KINDS")
+        return str(kinds[study].name)
+    if plan.judges:
+        return EVALUATION
+    return "" if plan.of_series or plan.sums_moment else INFERENCE
+
+
+def _unwritten(settings: Settings, session: Session, name: str, why: str) -> ParameterError:
+    cure = goes_on_by(settings, session.plan.session)
+    return ParameterError(f"{name} and what goes with it are not written ({why}): {cure}")
 
 
 def _check_written(session: Session) -> None:
@@ -369,8 +398,6 @@ def of_another_release(report: Path, expected: str) -> bool:
 def _series(settings: Settings, session: Session, schema: Schema) -> DeployedSums:
     """Sums that began with this session, as they were opened."""
     plan = session.plan
-    if not plan.asked:
-        raise ParameterError("its plan says not what was asked: verify it by the release it is of")
     wanted = sums_wanted(*(plan.asked[name] for name in ("epsilon", "delta", "colluders")))
     return DeployedSums.of(settings, None, schema, wanted, plan.session, asked=plan.asked)
 
@@ -405,9 +432,14 @@ def _evaluation(settings: Settings, session: Session) -> Rewritten:
     raise ParameterError(f"{EVALUATION}: its model is not that of session {trained}")
 
 
-def _study(settings: Settings, session: Session, name: str) -> Rewritten:
+def _missing(settings: Settings, session: Session) -> Rewritten:
+    schema = missing_schema(Schema.load(settings.folder / SCHEMA))
+    return {MISSING: to_json(missing_by(_series(settings, session, schema)))}, []
+
+
+def _study(settings: Settings, session: Session) -> Rewritten:
     again = pkgutil.resolve_name("ciphercohort.study.deployed:written_again")
-    texts, sessions = again(settings, session.folder, name)
+    texts, sessions = again(settings, session.folder, session.plan.asked)
     sums = [Session.of(settings.session_folder(each)) for each in sessions[1:]]
     strangers = [each.folder.name for each in sums if not _same_owners(each, session)]
     if strangers:

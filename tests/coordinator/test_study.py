@@ -321,7 +321,7 @@ def told_otherwise(path: Path, centre: Any, change: Any) -> list[str]:
     try:
         # Whoever has the folder writes past what the program refuses.
         with suppress(ParameterError):
-            made, _ = deployed.written_again(centre.settings, path.parent, path.name)
+            made, _ = deployed.written_again(centre.settings, path.parent, held["asked"])
             made[path.name] = json.dumps({**json.loads(made[path.name]), "asked": held["asked"]})
             for name, text in made.items():
                 (path.parent / name).write_text(text)
