@@ -301,13 +301,6 @@ def written_again(
     try:
         found, body, sessions = _by_sums(settings, asked, None, folder.name)
     except (TypeError, KeyError) as error:
-<<<<<<< HEAD
-        raise ParameterError(
-            f"{name}, asked: missing or malformed, so that it cannot be made again: {error!r}"
-        ) from None
-    beside = {} if isinstance(found, SpentError) else dict(found.documents())
-    return {name: to_json(body), **beside}, sessions
-=======
         raise ParameterError(f"what was asked is malformed: {error!r}") from None
-    return {KINDS[asked["study"]].name: to_json(body), **dict(found.documents())}, sessions
->>>>>>> 50424f92 (Verify finds documents of sums that are gone: what is due follows from the plan)
+    beside = {} if isinstance(found, SpentError) else dict(found.documents())
+    return {KINDS[asked["study"]].name: to_json(body), **beside}, sessions

@@ -18,13 +18,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-<<<<<<< HEAD
 from ciphercohort.after.sums import SpentError, sums_wanted
-from ciphercohort.deploy.check import missing_by
-=======
-from ciphercohort.after.sums import sums_wanted
 from ciphercohort.deploy.check import CHECK, missing_by
->>>>>>> 50424f92 (Verify finds documents of sums that are gone: what is due follows from the plan)
 from ciphercohort.deploy.deployed import (
     Session,
     goes_on_by,
