@@ -27,7 +27,7 @@ from ciphercohort.after.sums import SumSeries
 from ciphercohort.job.config import WITH_INFERENCE
 from ciphercohort.results.coefficients import LEVEL, coefficient, left_out
 from ciphercohort.results.documents import coefficients
-from ciphercohort.results.result import Array, targets_of
+from ciphercohort.results.result import Array, outcome_words, targets_of
 from ciphercohort.results.shown import Shown
 from parties.reader.schema import CategoricalColumn, Schema, Targets
 from parties.reader.views import by_range, row_norm
@@ -68,7 +68,8 @@ LONG = 3.0
 class Inference(Shown):
     """A table of coefficients in the data's own units.
 
-    model; names: "intercept" first; outputs: of targets, one table each, else one empty text;
+    model; outcome: see `outcome_words`; names: "intercept" first; outputs: of targets, one table
+    each, else one empty text;
     coef, se: shape (outputs, names), NaN where the others determine a column; added: what privacy
     adds to the variance, the same shape; freedom: of the t distribution, inf for the normal; rows:
     N; rounds: secure sums; budget: epsilon and delta in all, None without privacy; mechanisms: of
@@ -91,6 +92,7 @@ class Inference(Shown):
     weights: Array = field(default_factory=lambda: np.zeros(0), repr=False)
     notes: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
+    outcome: str = ""
 
     @property
     def ratio(self) -> str:
@@ -122,6 +124,7 @@ class Inference(Shown):
         """What the table rests on."""
         return {
             "model": self.model,
+            "outcome": self.outcome,
             "rows": self.num_rows,
             "level": LEVEL,
             "rounds": self.rounds,
@@ -242,6 +245,7 @@ def infer_by(
     notes += _left_out(schema, [names[k] for k in np.flatnonzero(np.isnan(coef[0]))])
     return Inference(
         model=model,
+        outcome=outcome_words(schema),
         names=names,
         outputs=schema.label.names if numeric else ("",),
         coef=coef,

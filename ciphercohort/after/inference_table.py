@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ciphercohort.results.coefficients import ratio_texts, with_ends
 from ciphercohort.results.exact_sums import exact_fields, exact_words
 from ciphercohort.results.latex import latex, latex_number, latex_row, latex_words
 from protocols.words import printable
@@ -33,17 +34,13 @@ def _probability(value: float) -> str:
 
 
 def _cells(row: Mapping[str, Any], ratio: str) -> list[str]:
+    if row["coef"] != row["coef"]:  # of a category that others are compared with
+        return [""] * (7 if ratio else 6)
     # An error of thousands says nothing of the fourth decimal.
     fewer = math.ceil(math.log10(row["se"])) if 1 < row["se"] < math.inf else 0
     cells = [_number(row["coef"], 4, fewer), _number(row["se"], 4, fewer), _number(row["z"], 3)]
     cells += [_probability(row["p"]), *(_number(row[k], 3, fewer) for k in ("low", "high"))]
-    return [*cells, _number(row[ratio], 3)] if ratio else cells
-
-
-def _with_ends(row: Mapping[str, Any], ratio: str) -> str:
-    """The ratio and its interval, as papers print them: "1.250 [1.105, 1.414]"."""
-    found, low, high = (_number(row[f"{ratio}{end}"], 3) for end in ("", "_low", "_high"))
-    return f"{found} [{low}, {high}]"
+    return [*cells, ratio_texts(row, ratio)[0]] if ratio else cells
 
 
 def _heads(ratio: str, freedom: float) -> list[str]:
@@ -54,7 +51,8 @@ def _heads(ratio: str, freedom: float) -> list[str]:
 
 def caption(about: Mapping[str, Any]) -> str:
     """What the table is of, in a sentence."""
-    said = f"{about['model']} regression of {about['rows']:,} rows, 95 % intervals"
+    of = f"{printable(about['outcome'])}, " if about.get("outcome") else ""
+    said = f"{about['model']} regression of {of}{about['rows']:,} rows, 95 % intervals"
     if about["epsilon_in_all"] is None:
         return f"{said}, by exact sums, no privacy noise"
     return (
@@ -72,7 +70,7 @@ def cell_table(
     cells = [[name, *_cells(row, "")] for name, row in zip(named, rows, strict=True)]
     if ratio:
         heads.append(_ratio_head(ratio))
-        cells = [[*line, _with_ends(row, ratio)] for line, row in zip(cells, rows, strict=True)]
+        cells = [[*line, with_ends(row, ratio)] for line, row in zip(cells, rows, strict=True)]
     return heads, cells
 
 
@@ -125,7 +123,7 @@ def latex_table(rows: Rows, about: Mapping[str, Any], ratio: str) -> str:
             if row.get("target", "") == target:
                 cells = [latex_number(cell) for cell in _cells(row, "")]
                 if ratio:
-                    cells.append(latex_words(_with_ends(row, ratio)))
+                    cells.append(latex_words(with_ends(row, ratio)))
                 lines.append(latex_row([latex(printable(str(row["name"]))), *cells]))
     lines += [r"\bottomrule", r"\end{tabular}"]
     lines += [rf"\par\footnotesize Note: {latex_words(note)}." for note in about["notes"]]

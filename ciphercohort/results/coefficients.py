@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from scipy.stats import t
 
 LEVEL = 0.95
+MOST_DIGITS = 6
 
 
 def coefficient(
@@ -33,6 +34,39 @@ def coefficient(
         ends = (("", "coef"), ("_low", "low"), ("_high", "high"))
         row |= {f"{ratio}{end}": _exp(row[key]) for end, key in ends}
     return row
+
+
+def ratio_texts(row: Mapping[str, Any], ratio: str) -> tuple[str, str, str]:
+    """A ratio and the ends of its interval, of every table of ratios.
+
+    Two digits, or as many more as tell them from each other, and from 1 where the interval does not
+    hold it, six at most; an exponent where these would be zeros. Empty: there is no ratio, as of a
+    category that others are compared with.
+    """
+    values = [row[f"{ratio}{end}"] for end in ("", "_low", "_high")]
+    if values[0] != values[0]:
+        return "", "", ""
+    is_other = not values[1] <= 1 <= values[2]
+    told, apart = list[str](), {*values, 1.0} if is_other else {*values}
+    for digits in range(2, MOST_DIGITS + 1):
+        told = [_told(value, digits) for value in values]
+        if len({*told} | ({_told(1.0, digits)} if is_other else set())) == len(apart):
+            break
+    ratio_, low, high = told
+    return ratio_, low, high
+
+
+def with_ends(row: Mapping[str, Any], ratio: str) -> str:
+    """As papers print it: "1.25 [1.10, 1.41]"; see `ratio_texts`."""
+    found, low, high = ratio_texts(row, ratio)
+    return found and f"{found} [{low}, {high}]"
+
+
+def _told(value: float, digits: int) -> str:
+    if value != value:
+        return "–"
+    fixed = value == 0 or 10.0**-MOST_DIGITS <= value < 1e6
+    return f"{value:.{digits}f}" if fixed else f"{value:.3e}"
 
 
 def left_out(names: Sequence[str]) -> list[str]:

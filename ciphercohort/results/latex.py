@@ -40,9 +40,11 @@ def latex_words(text: str) -> str:
 
 
 def latex_number(text: str) -> str:
-    """A number as Python prints it, as mathematics; a dash for none."""
+    """A number as Python prints it, as mathematics; a dash for none; empty stays empty."""
     if text in ("–", "nan"):
         return "--"
+    if not text:
+        return ""
     found = _NUMBER.fullmatch(text)
     if found is None:
         raise ValueError(f"{text!r} is no number")

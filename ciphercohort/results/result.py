@@ -64,6 +64,14 @@ def label_of(schema: Schema) -> Label:
     return schema.label
 
 
+def outcome_words(schema: Schema) -> str:
+    """What is predicted: `died = yes`, of a label the value that counts as 1; else names."""
+    label = schema.label
+    return (
+        f"{label.name} = {label.positive}" if isinstance(label, Label) else ", ".join(label.names)
+    )
+
+
 def classes_of(schema: Schema) -> Classes:
     """The label of several classes.
 

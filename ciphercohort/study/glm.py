@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ciphercohort.after.sums import SumSeries
-from ciphercohort.results.coefficients import LEVEL, coefficient, left_out
+from ciphercohort.results.coefficients import LEVEL, coefficient, left_out, with_ends
 from ciphercohort.results.exact_sums import exact_fields
 from ciphercohort.results.result import Array
 from ciphercohort.study.asked import GlmOptions
@@ -32,7 +32,7 @@ from ciphercohort.study.propensity import (
     is_feature,
 )
 from ciphercohort.study.stays import check_exact
-from ciphercohort.study.tables import PaperTable, Tabled, interval, number, p_value
+from ciphercohort.study.tables import PaperTable, Tabled, number, p_value
 from parties.kernel.study.glm import LINKS, TARGETS, Generalised
 from parties.reader.cells import numeric_cells
 from parties.reader.schema import NumericColumn, Schema, Targets
@@ -145,7 +145,7 @@ class Glm(Tabled):
         lines = []
         for row in self.rows():
             key = self.ratio.replace(" ", "_")
-            ratio = [interval(row, key)] if key else []
+            ratio = [with_ends(row, key)] if key else []
             ends = f"{number(row['low'], 4)}, {number(row['high'], 4)}"
             errors = [number(row[name], 4) for name in ("se", *own)]
             lines.append(

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ciphercohort.after.sums import SumSeries
-from ciphercohort.results.coefficients import coefficient
+from ciphercohort.results.coefficients import coefficient, with_ends
 from ciphercohort.results.exact_sums import exact_fields
 from ciphercohort.results.result import Array
 from ciphercohort.study.asked import CoxOptions, GlmOptions
@@ -28,7 +28,7 @@ from ciphercohort.study.cox import Cox
 from ciphercohort.study.glm import Glm
 from ciphercohort.study.pictures import forest_picture
 from ciphercohort.study.propensity import Weighting
-from ciphercohort.study.tables import PaperTable, Tabled, interval, number, p_value
+from ciphercohort.study.tables import PaperTable, Tabled, number, p_value
 from parties.reader.imputation import MOST_DRAWS
 from protocols.errors import ParameterError
 
@@ -133,7 +133,7 @@ class Pooled(Tabled):
                     *(number(row[name], 4) for name in ("coef", "se", *self._others)),
                     p_value(row["p"]),
                     f"[{number(row['low'], 4)}, {number(row['high'], 4)}]",
-                    *([interval(row, key)] if key else []),
+                    *([with_ends(row, key)] if key else []),
                     f"{100 * row['fraction_missing']:.0f} %",
                 )
             )

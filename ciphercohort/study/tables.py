@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ciphercohort.report.html import Html, fragment, page, picture, section, table, tag
+from ciphercohort.results.coefficients import with_ends
 from ciphercohort.results.latex import latex, latex_row, latex_words
 from protocols.words import printable
 
@@ -150,16 +151,5 @@ RATIO_HEADS = ("", "hazard ratio [95 % CI]", "p", "coef", "std err")
 
 def ratio_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     """Of a covariate, under RATIO_HEADS; row: see `results.coefficients`."""
-    ratio = interval(row, "hazard_ratio")
+    ratio = with_ends(row, "hazard_ratio")
     return row["name"], ratio, p_value(row["p"]), number(row["coef"], 4), number(row["se"], 4)
-
-
-def interval(row: Mapping[str, Any], key: str) -> str:
-    """A ratio and the ends of its interval.
-
-    They have two digits, or as many more as tell them from each other, six at most.
-    """
-    values = [row[f"{key}{end}"] for end in ("", "_low", "_high")]
-    told = ([number(value, digits) for value in values] for digits in range(2, 7))
-    ratio, low, high = next((each for each in told if len({*each}) == 3), map(number, values))
-    return f"{ratio} [{low}, {high}]"

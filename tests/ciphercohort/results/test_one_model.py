@@ -19,11 +19,12 @@ from dp_accounting.pld import pld_privacy_accountant
 from numpy.typing import NDArray
 
 from ciphercohort import simulate
-from ciphercohort.after.inference_table import _number, _with_ends
+from ciphercohort.after.inference_table import _number
 from ciphercohort.deploy.results import party_results
 from ciphercohort.job.inputs import GIVEN
 from ciphercohort.report.release import Release
 from ciphercohort.report.release_report import render_release
+from ciphercohort.results.coefficients import with_ends
 from ciphercohort.results.predict import load_model
 from ciphercohort.results.result import RunResult
 from ciphercohort.verify.folder import verify_run
@@ -155,7 +156,7 @@ def test_every_output_has_the_same_coefficients(run: Ran, tmp_path: Path) -> Non
         own = constants[output] if row["name"] == "intercept" else coef[output, j]
         # A column that the others determine has none in the table, and 0 in the model.
         shown = as_printed(row, "coef")
-        assert shown in (as_printed(row, "coef", own), "–") and (shown != "–" or own == 0)
+        assert shown in (as_printed(row, "coef", own), "") and (shown != "" or own == 0)
         frame = np.atleast_2d(np.asarray(known.coefficients, dtype=float).T)
         held = np.atleast_1d(known.intercept)[output] if j == len(names) - 1 else frame[output, j]
         assert held == pytest.approx(own, rel=1e-12, abs=1e-300)
@@ -170,14 +171,15 @@ def test_every_output_has_the_same_coefficients(run: Ran, tmp_path: Path) -> Non
         "made again": html_rows(render_release(Release.load(release)), rows),
     }
     for name, page in pages.items():
-        told = [line for line in page if line[0] in {row_name(row) for row in rows}]
+        names_ = {row_name(row) for row in rows}
+        told = [[*line, "", ""] for line in page if line[0] in names_]  # a reference is empty
         assert [line[1] for line in told] == printed, name
         assert [line[2] for line in told] == [as_printed(row, "se") for row in rows], name
         assert not any("Odds ratio [per unit" in cell for line in page for cell in line), name
     ratio = result.inference.ratio
     for path in ("release/report.html", "private/report.html") if ratio else ():
         cells = Document((out / path).read_text()).cells
-        assert {_with_ends(row, ratio) for row in rows} <= {*cells}, path
+        assert {with_ends(row, ratio) for row in rows} <= {*cells}, path
         known_rows = [row for row in rows if row["se"] > 0]
         assert all(row[f"{ratio}_low"] < row[ratio] < row[f"{ratio}_high"] for row in known_rows)
     kept = json.loads((release / "inference.json").read_text())["rows"]
@@ -250,10 +252,10 @@ def test_a_hospital_ends_at_the_same_model(run: Ran, tmp_path: Path) -> None:
 
 
 def as_printed(row: Mapping[str, Any], key: str, value: float | None = None) -> str:
-    """Four decimals, one fewer for each digit of an error above 1."""
+    """Four decimals, one fewer for each digit of an error above 1; of a reference nothing."""
     own = row[key] if value is None else value
     fewer = len(str(int(row["se"]))) if (row["se"] or 0) > 1 else 0
-    return _number(float("nan") if own is None else own, 4, fewer)
+    return "" if own is None or own != own else _number(own, 4, fewer)
 
 
 def row_name(row: Mapping[str, Any], whole: bool = False) -> str:
