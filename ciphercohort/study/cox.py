@@ -35,7 +35,7 @@ from parties.kernel.integers import symmetric
 from parties.kernel.study.hazards import CoxRows, RiskSets
 from parties.reader.schema import CategoricalColumn, NumericColumn, Schema
 from protocols.errors import ParameterError
-from protocols.statistics.evaluation.figures import LEAST
+from protocols.statistics.evaluation.figures import LEAST, Told
 from protocols.statistics.study.cox import (
     CONVERGED,
     RiskSums,
@@ -136,6 +136,25 @@ class Covariates:
             binary=binary,
         )
 
+    def few(self, means: Array, rows: float, least: int) -> frozenset[str]:
+        """Of a column that has a cell of few rows: their means would count it.
+
+        means: scaled, shape (d,), of `rows` rows; 0: they count none.
+        """
+        found, groups = set[str](), [([*group], means[[*group]]) for group in self.flags]
+        for j, filled in self.binary.items():
+            missing = means[j + 1] if f"{self.names[j]}=missing" in self.names else 0.0
+            high = (1 + means[j] - missing * (1 + (filled or 0.0))) / 2
+            groups.append(([j], np.array([high, missing])))
+            if rows and filled is not None and not missing:  # the high are not known from others
+                found.add(self.names[j])
+        for group, shares in groups:
+            cells = np.rint(np.append(shares, 1 - shares.sum()) * rows)
+            if any(0 < cell < least for cell in cells):
+                beside = [group[0] - 1] if self.names[group[0]].endswith("=missing") else []
+                found |= {self.names[j] for j in (*group, *beside)}
+        return frozenset(found)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Cox(Tabled):
@@ -146,7 +165,8 @@ class Cox(Tabled):
     0 and at the maximum; concordance: NaN with late entries; hazard: cumulative at the covariates'
     means, Breslow's, by stratum that has rows; deaths: of these, shape (strata, bins); known: the
     bins of each, from the first to before the last, in which `least` rows are at risk; adjusted:
-    mean survival were the factor each of its levels, in the bins that all strata know.
+    mean survival were the factor each of its levels, in the bins that all strata know; few: whose
+    means are not told, see `Covariates.few`.
     """
 
     title = "Cox regression"
@@ -162,6 +182,7 @@ class Cox(Tabled):
     likelihood: tuple[float, float]
     concordance: float
     means: Array
+    few: frozenset[str]
     hazard: dict[str, Array]
     deaths: Array
     known: tuple[tuple[int, int], ...]
@@ -213,7 +234,7 @@ class Cox(Tabled):
             "model": "cox",
             "ties": "efron",
             "rows": self.num_rows,
-            "events": self.events,
+            "events": Told(self.least, self.num_rows).shown(self.events),
             "level": LEVEL,
             "strata": self.strata,
             "grid": self.stays.words,
@@ -263,7 +284,10 @@ class Cox(Tabled):
             **exact_fields(True),
             "inference": self.rows(),
             "inference_about": self.about(),
-            "covariate_means": dict(zip(self.names, self.means.tolist(), strict=True)),
+            "covariate_means": {
+                name: None if name in self.few else mean
+                for name, mean in zip(self.names, self.means.tolist(), strict=True)
+            },
             "baseline": baseline,
             "adjusted_by": self.factor,
             "adjusted": {
@@ -295,7 +319,9 @@ class Cox(Tabled):
             for row in self.rows()
         ]
         heads = (*RATIO_HEADS, "robust", "p proportional")
-        title = f"Cox regression of {self.num_rows:,} rows, {self.events:,.0f} events"
+        events = self.about()["events"]
+        told = "*" if events is None else f"{events:,.0f}"
+        title = f"Cox regression of {self.num_rows:,} rows, {told} events"
         return (
             PaperTable(
                 name="cox", title=title, heads=heads, rows=tuple(lines), notes=tuple(self._notes())
@@ -404,6 +430,8 @@ def cox_by(sums: SumSeries, asked: CoxOptions) -> Cox:
     block = np.ix_(kept, kept)
     covariance = np.asarray(np.linalg.inv(current.information[block]), np.float64)
     means, spread = _moments(start, stays.late)
+    # Means of rows that enter late are of risk sets, and count nobody.
+    at_most = 0.0 if stays.late else float(np.rint(start.table[0][..., 0].sum()))
     at_risk = np.rint(start.sets[..., 0])
     has_rows = at_risk.max(axis=1) > 0
     known = tuple(run(each >= asked.least) for each in at_risk[has_rows])
@@ -441,6 +469,7 @@ def cox_by(sums: SumSeries, asked: CoxOptions) -> Cox:
         likelihood=(start.log_likelihood, current.log_likelihood),
         concordance=math.nan if stays.late else concordance(cells),
         means=_in_units(stays, covariates, means),
+        few=covariates.few(means, at_most, asked.least),
         hazard={
             name: hazard * math.exp(means_score)
             for name, hazard in zip(named, current.hazard(inside)[has_rows], strict=True)

@@ -25,7 +25,7 @@ from ciphercohort.study.stays import OTHER, Stays
 from ciphercohort.study.tables import PaperTable, Tabled, number, p_value
 from parties.kernel.study.lifetimes import Lifetimes
 from protocols.errors import ParameterError
-from protocols.statistics.evaluation.figures import LEAST, shown
+from protocols.statistics.evaluation.figures import LEAST, Told
 from protocols.statistics.study.curves import LEVEL, Curve, Test, log_rank
 from protocols.statistics.study.noisy import Noise
 from protocols.statistics.study.objectives import LifetimesObjective
@@ -73,28 +73,23 @@ class Survival(Tabled):
             return self.stays.ends
         return min(curve.begin for curve in known), max(curve.end for curve in known)
 
-    def counts(self, curve: Curve) -> tuple[float | None, dict[float, float | None]]:
-        """Rows of a curve, and at risk at each mark of the axis, as R counts them [data units].
+    def counts(self, curve: Curve) -> tuple[float | None, float | None, dict[float, float | None]]:
+        """Rows of a curve, events, and at risk at each mark of the axis, as R counts them.
 
         None where they are few, beyond the curve's ends, or few less or more than what is told: the
         group's size, which may be that of all, or a count before.
         """
-        told = [float(curve.exits.sum())]
-
-        def unless_few(count: float) -> float | None:
-            if any(0 < abs(count - each) < self.floor for each in told):
-                return None
-            told.append(count)
-            return shown(count, self.floor)
-
-        rows = unless_few(curve.rows) if curve.known else None
+        told = Told(self.floor, float(curve.exits.sum()))
+        rows = told.shown(curve.rows) if curve.known else None
+        # Events, and who is at risk at a time, are no part of each other.
+        events = Told(self.floor, *told.counts).shown(curve.deaths) if curve.known else None
         found = dict[float, float | None]()
         for mark in marks(*self.ends):
             place = int(np.argmax(curve.times >= mark * (1 - 1e-12)))  # ends then or later
             count = float(curve.at_risk[place])
             is_told = curve.known and curve.first <= place <= (curve.reached if count else place)
-            found[mark] = unless_few(count) if is_told else None
-        return rows, found
+            found[mark] = told.shown(count) if is_told else None
+        return rows, events, found
 
     def kept(self, curve: Curve) -> NDArray[np.intp]:
         """Bins whose step is told."""
@@ -118,11 +113,12 @@ class Survival(Tabled):
         for name, curve in self.curves.items():
             median, low, high = curve.quantile()
             mean, error = curve.restricted_mean(self.tau)
+            rows, events, _ = self.counts(curve)
             found.append(
                 {
                     "group": name,
-                    "rows": self.counts(curve)[0],
-                    "events": shown(curve.deaths, self.floor) if curve.known else None,
+                    "rows": rows,
+                    "events": events,
                     "median": median,
                     "median_low": low,
                     "median_high": high,
@@ -146,7 +142,7 @@ class Survival(Tabled):
                 "survival": curve.survival[kept].tolist(),
                 "low": low[kept].tolist(),
                 "high": high[kept].tolist(),
-                "at_risk": {f"{mark:g}": count for mark, count in self.counts(curve)[1].items()},
+                "at_risk": {f"{mark:g}": count for mark, count in self.counts(curve)[2].items()},
             }
         test = dict(zip(("chi2", "freedom", "p"), self.test, strict=True)) if self.test else None
         return {
@@ -269,7 +265,7 @@ class Survival(Tabled):
             drawn[name] = times, *(np.append(each, each[-1]) for each in told)
         unknown = "–" if self.private else "*"
         counts = {
-            name: [_count(count, unknown) for count in self.counts(curve)[1].values()]
+            name: [_count(count, unknown) for count in self.counts(curve)[2].values()]
             for name, curve in self.curves.items()
         }
         return survival_picture(drawn, self.ends, counts, self.stays.time, self.by)

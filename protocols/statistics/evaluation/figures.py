@@ -132,6 +132,21 @@ def shown(count: float, least: int) -> float | None:
     return None if 0 < count < least else float(count) + 0.0  # never -0
 
 
+class Told:
+    """Counts of the same rows that a document tells, so that their differences are told, too."""
+
+    def __init__(self, least: int, *counts: float) -> None:
+        """Counts: that are known anyway, of which some are perhaps not told."""
+        self.least, self.counts = least, [*counts]
+
+    def shown(self, count: float) -> float | None:
+        """None where it is too small, or as few more or less than one before."""
+        if any(0 < abs(count - each) < self.least for each in self.counts):
+            return None
+        self.counts.append(count)
+        return shown(count, self.least)
+
+
 def area(
     positive: Array, negative: Array, noise_std: float, noisy: Array | float = 1.0
 ) -> tuple[float, float, float]:
