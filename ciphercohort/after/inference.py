@@ -27,6 +27,7 @@ from ciphercohort.after.sums import SumSeries
 from ciphercohort.job.config import WITH_INFERENCE
 from ciphercohort.results.coefficients import LEVEL, coefficient, left_out
 from ciphercohort.results.documents import coefficients
+from ciphercohort.results.exact_sums import insecure_fields
 from ciphercohort.results.result import Array, outcome_words, targets_of
 from ciphercohort.results.shown import Shown
 from parties.reader.schema import CategoricalColumn, Schema, Targets
@@ -75,7 +76,7 @@ class Inference(Shown):
     N; rounds: secure sums; budget: epsilon and delta in all, None without privacy; mechanisms: of
     the sums; weights: the same model on rows of `by_range`, bias last, shape (d,) or (d, outputs),
     0 where a column is left out; notes: sentences for the reader; kept: others, which tell of
-    rows, and which only a simulation can say.
+    rows, and which only a simulation can say; insecure: at a model of a toy ring.
     """
 
     model: str
@@ -93,6 +94,7 @@ class Inference(Shown):
     notes: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
     outcome: str = ""
+    insecure: bool = False
 
     @property
     def ratio(self) -> str:
@@ -130,6 +132,7 @@ class Inference(Shown):
             "rounds": self.rounds,
             "freedom": self.freedom,
             "exact_sums": self.budget is None,
+            **insecure_fields(self.insecure),
             "epsilon": self.epsilon,
             "epsilon_in_all": self.budget[0] if self.budget else None,
             "delta_in_all": self.budget[1] if self.budget else None,
@@ -175,13 +178,15 @@ def infer_by(
     *,
     spent: tuple[Mechanism, ...] = (),
     share: float = 1.0,
+    insecure: bool = False,
     tell: Callable[[str], None] = lambda words: None,
 ) -> Inference:
     """A table of coefficients at a model, by sums over rows of `by_range`, within their promise.
 
     schema: that the model was trained by; weights: on its scaled rows, bias last, shape (d,) or
     (d, outputs); spent: what the promise has paid for before; share: of what is left of it, in
-    mu^2; tell: is told, before anything is spent, what rows and columns need.
+    mu^2; insecure: the model was trained on a toy ring; tell: is told, before anything is spent,
+    what rows and columns need.
 
     Raises:
         ParameterError: the model has no standard errors, or no maximum; or a projection.
@@ -246,6 +251,7 @@ def infer_by(
     return Inference(
         model=model,
         outcome=outcome_words(schema),
+        insecure=insecure,
         names=names,
         outputs=schema.label.names if numeric else ("",),
         coef=coef,

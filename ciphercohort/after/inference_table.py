@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ciphercohort.results.coefficients import ratio_texts, with_ends
-from ciphercohort.results.exact_sums import exact_fields, exact_words
+from ciphercohort.results.exact_sums import TOY, exact_fields, exact_words
 from ciphercohort.results.latex import latex, latex_number, latex_row, latex_words
 from protocols.words import printable
 
@@ -52,7 +52,8 @@ def _heads(ratio: str, freedom: float) -> list[str]:
 def caption(about: Mapping[str, Any]) -> str:
     """What the table is of, in a sentence."""
     of = f"{printable(about['outcome'])}, " if about.get("outcome") else ""
-    said = f"{about['model']} regression of {of}{about['rows']:,} rows, 95 % intervals"
+    mark = f"{TOY} (toy ring): " if TOY in about else ""
+    said = f"{mark}{about['model']} regression of {of}{about['rows']:,} rows, 95 % intervals"
     if about["epsilon_in_all"] is None:
         return f"{said}, by exact sums, no privacy noise"
     return (

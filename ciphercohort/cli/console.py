@@ -16,8 +16,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ciphercohort.results.exact_sums import marks
 from protocols.errors import CohortError
-from protocols.words import INSECURE, NOT_PRIVATE, count
+from protocols.words import count
 
 if TYPE_CHECKING:
     from ciphercohort.results.result import RunResult
@@ -74,6 +75,12 @@ def stderr() -> Console:
 def say(console: Console, words: str, style: str = "") -> None:
     """Print text as it is: brackets are no markup, and long lines wrap only on a terminal."""
     console.print(Text(words, style=style), soft_wrap=not console.is_terminal)
+
+
+def say_marks(console: Console, **is_so: bool) -> None:
+    """What a run, or what it uses, has to say of itself: see `exact_sums.marks`."""
+    for words in marks(**is_so).values():
+        say(console, words, "bold red")
 
 
 @contextmanager
@@ -144,9 +151,8 @@ def closing_table(result: RunResult) -> Table | Text:
 
     tested = count(len(result.test_y), "test row")
     title = Text(f"Scores on {tested}" if result.tested else "No test rows")
-    for marked, words in ((result.insecure, INSECURE), (result.seeded, NOT_PRIVATE)):
-        if marked:
-            title.append(f"\n{words}", style="bold red")
+    for words in marks(insecure=result.insecure, seeded=result.seeded).values():
+        title.append(f"\n{words}", style="bold red")
     if not result.tested:
         return title
     table = Table(title=title, title_style="")

@@ -13,9 +13,10 @@ import typer
 
 from ciphercohort.cli import options
 from ciphercohort.cli.brief import Commands
-from ciphercohort.cli.console import FAILED, refusals, say, stdout
+from ciphercohort.cli.console import FAILED, refusals, say, say_marks, stdout
 from ciphercohort.cli.evaluate import Colluders, Delta, Epsilon, HoweverNoisy, Threshold
 from ciphercohort.job.config import DEFAULT_DELTA, DEPLOY
+from ciphercohort.results.exact_sums import marks
 from coordinator.errors import AbortedError
 from coordinator.settings import SESSIONS
 from protocols.errors import ParameterError
@@ -37,7 +38,10 @@ AGAIN = (
 )
 Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The coordinator's folder.")]
 Session = Annotated[str | None, typer.Option(help="Go on with this one.")]
-Model = Annotated[Path, typer.Option(help="model.json with the schema of this folder.")]
+Model = Annotated[
+    Path | None,
+    typer.Option(help="model.json with the schema of this folder. Default: --session's."),
+]
 
 
 @coordinator_app.command(
@@ -81,6 +85,7 @@ def init(
             no_privacy=no_privacy,
             **given,
         )
+        say_marks(console, insecure=centre.insecure)
         say(console, f"send {centre.invitation} to every party's administrator")
         say(console, f"the coordinator's key, to compare by telephone: {centre.key}")
 
@@ -115,6 +120,7 @@ def start(folder: Folder, debug: options.Debug = False) -> None:
         from ciphercohort.deploy.supervise import until_stopped
 
         with centre.start():
+            _toys(tell, centre.insecure)
             where = centre.settings
             tell(f"SuperLink: parties at {where.fleet}, commands at {where.control}")
             until_stopped()
@@ -144,6 +150,7 @@ def run(
             _finished({"state": "finished"}, as_json, model=out / MODEL)
             return
         found = centre.run(session, tell)
+        _toys(tell, found.insecure)
         if found.inference and not as_json:
             from ciphercohort.after.inference_table import ratio_of, text_table
 
@@ -167,7 +174,7 @@ def of_sums(
         delta: Delta = DEFAULT_DELTA,
         colluders: Colluders = 0,
         session: Annotated[
-            str | None, typer.Option(help="Go on with this one, of a series with its first.")
+            str | None, typer.Option(help="Go on with this one, by what it began with.")
         ] = None,
         as_json: options.AsJson = False,
         debug: options.Debug = False,
@@ -189,7 +196,7 @@ def evaluate(
     asked: dict[str, Any],
     as_json: bool,
     *,
-    model: Model,
+    model: Model = None,
     rows: Annotated[
         str,
         typer.Option(help="all, or held-out: those that parties held back from its training here."),
@@ -219,6 +226,7 @@ def evaluate(
     )
     ended = centre.settings.session_folder(found.opened.plan.session)
     _finished(read_status(ended) or {}, as_json, evaluation=ended / EVALUATION)
+    _toys(asked["tell"], found.model.insecure)
     for note in found.notes:
         asked["tell"](f"warning: {note}")
     for line in () if as_json else lines(found):
@@ -239,12 +247,15 @@ def check(centre: Coordinator, asked: dict[str, Any], as_json: bool) -> None:
 
 
 @of_sums
-def infer(centre: Coordinator, asked: dict[str, Any], as_json: bool, *, model: Model) -> None:
+def infer(
+    centre: Coordinator, asked: dict[str, Any], as_json: bool, *, model: Model = None
+) -> None:
     """Standard errors and intervals of a model, by a few secure sums over every party's rows.
 
     Each sum is a session, which every party consents to. --epsilon is of all of them together.
     """
     path, found = centre.infer(model, **asked)
+    _toys(asked["tell"], found.insecure)
     if not as_json:
         stdout().print(found.text(marked=False), markup=False, highlight=False, soft_wrap=True)
         if whole := json.loads(path.read_text()).get("privacy_with_training"):
@@ -253,6 +264,11 @@ def infer(centre: Coordinator, asked: dict[str, Any], as_json: bool, *, model: M
                 f"privacy with the training: {promised(colluders=asked['colluders'], **whole)}",
             )
     _finished({"state": "finished"}, as_json, inference=path)
+
+
+def _toys(tell: Callable[[str], None], insecure: bool) -> None:
+    for words in marks(insecure=insecure).values():
+        tell(words)
 
 
 def _finished(status: Mapping[str, Any], as_json: bool, **result: Path) -> None:

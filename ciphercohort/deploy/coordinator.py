@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ciphercohort.after.inference import Inference
-from ciphercohort.after.judged import Evaluation
+from ciphercohort.after.judged import ALL, Evaluation
 from ciphercohort.deploy import flower_commands
+from ciphercohort.deploy.asked import PROMISE, Asked
 from ciphercohort.deploy.check import check_deployed
 from ciphercohort.deploy.deployed import (
+    RUN,
     DeployedRun,
     goes_on_by,
     next_run,
+    note_asked,
+    options_asked,
     planned,
     trained_here,
 )
@@ -32,9 +36,9 @@ from ciphercohort.job.config import (
     training_fields,
 )
 from ciphercohort.job.figures import USUAL_MODEL, check_kind
-from ciphercohort.job.layout import INFERENCE, MODEL
+from ciphercohort.job.layout import INFERENCE, MODEL, UNREADABLE, check_role, model_path
 from ciphercohort.job.options import DeployOptions, FilePath
-from ciphercohort.results.exact_sums import exact_words
+from ciphercohort.results.exact_sums import SECURE, exact_words
 from ciphercohort.results.predict import ReleasedModel, load_model
 from coordinator import setup
 from coordinator.certificates import CA, SERVER
@@ -55,6 +59,11 @@ from protocols.words import promise, towards_one
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+EVALUATED: dict[str, Any] = {
+    **{"model": None, **PROMISE, "rows": ALL, "parties": (), "threshold": 0.5, "sites": ()},
+    **{"however_noisy": False},
+}
+"""Options of an evaluation, as they are by default."""
 RENEW = (
     "run cohort coordinator renew, start again, and send the invitation to every party, whose "
     "administrator runs cohort party renew"
@@ -81,6 +90,7 @@ class Coordinator(Background):
 
     def __init__(self, folder: FilePath) -> None:
         super().__init__(f"coordinator {str(folder)!r}")
+        check_role(Path(folder), "coordinator")
         self.settings = Settings.load(Path(folder))
 
     @classmethod
@@ -147,6 +157,11 @@ class Coordinator(Background):
         return self.settings.folder
 
     @property
+    def insecure(self) -> bool:
+        """Whether its trainings are on a toy ring."""
+        return bool(self.settings.training.get("profile", SECURE) != SECURE)
+
+    @property
     def invitation(self) -> Path:
         """The file for every party's administrator."""
         return self.folder / setup.INVITATION
@@ -211,7 +226,7 @@ class Coordinator(Background):
             AbortedError: the run ended without a model; the message says why, `culprit` by whom.
             CohortError: no plan can be certified, or parties are not connected in time.
         """
-        see = self.driving(tell, session)
+        see = self.driving(tell, session, Asked(command=RUN))
         return trained(self.settings, session, partial(self._begin, tell), see, tell)
 
     def run_on(
@@ -245,12 +260,12 @@ class Coordinator(Background):
 
     def evaluate(
         self,
-        model: ReleasedModel | FilePath,
+        model: ReleasedModel | FilePath | None = None,
         *,
         epsilon: float | None = None,
         delta: float = DEFAULT_DELTA,
         colluders: int = 0,
-        rows: str = "all",
+        rows: str = ALL,
         parties: Sequence[str] = (),
         threshold: float = 0.5,
         sites: Sequence[str] = (),
@@ -261,7 +276,8 @@ class Coordinator(Background):
         """Judge a model on rows of admitted parties, by one secure sum.
 
         Args:
-            model: a model.json, or what `load_model` gives, with the schema of this folder.
+            model: a model.json, or what `load_model` gives, with the schema of this folder; None:
+                that of the session.
             epsilon: the promise; None: sums are exact.
             delta: its failure probability.
             colluders: parties that may pool what they see.
@@ -270,14 +286,21 @@ class Coordinator(Background):
             threshold: probability above which a row counts as positive.
             sites: parties that consent to a table of their own.
             however_noisy: also where noise will leave nothing of the figures.
-            session: go on with this one, which was interrupted.
+            session: go on with this one, which was interrupted, with what it began with: options
+                that are as by default count as not given.
             tell: as of `run`.
 
         Raises:
-            CohortError: as of `run`; or the model has another schema.
+            CohortError: as of `run`; or the model has another schema, or an option is another than
+                the session began with.
         """
-        see = self.driving(tell, session)
-        known = model if isinstance(model, ReleasedModel) else load_model(Path(model))
+        given = {
+            **{"model": self._place(model), "epsilon": epsilon, "delta": delta},
+            **{"colluders": colluders, "rows": rows, "parties": parties, "threshold": threshold},
+            **{"sites": sites, "however_noisy": however_noisy},
+        }
+        asked, terms = options_asked(self.settings, "evaluate", session, given, EVALUATED)
+        see, known = self.driving(tell, session, asked), _known(model or terms["model"])
         if session and not planned(self.settings, session).judges:
             raise ParameterError(
                 f"session {session} is no evaluation: go on with it by "
@@ -303,7 +326,7 @@ class Coordinator(Background):
 
     def infer(
         self,
-        model: ReleasedModel | FilePath,
+        model: ReleasedModel | FilePath | None = None,
         *,
         epsilon: float | None = None,
         delta: float = DEFAULT_DELTA,
@@ -318,7 +341,7 @@ class Coordinator(Background):
             epsilon: the promise of all sums together; None: they are exact.
             delta: its failure probability.
             colluders: parties that may pool what they see.
-            session: go on with the series of this one.
+            session: go on with the series of this one, as of `evaluate`.
             tell: as of `run`.
 
         Returns:
@@ -329,8 +352,13 @@ class Coordinator(Background):
         Raises:
             CohortError: as of `run`; or the model has another schema, or no inference.
         """
-        see = self.driving(tell, session)
-        known = model if isinstance(model, ReleasedModel) else load_model(Path(model))
+        given = {"epsilon": epsilon, "delta": delta, "colluders": colluders}
+        default = {"model": None, **PROMISE}
+        asked, terms = options_asked(
+            self.settings, "infer", session, {"model": self._place(model), **given}, default
+        )
+        see, known = self.driving(tell, session, asked), _known(model or terms["model"])
+        epsilon = terms["epsilon"]
         moves = epsilon is None and trained_here(self.settings, known)
         if moves and session is None:
             there = opened_table(self.settings, known)
@@ -345,8 +373,8 @@ class Coordinator(Background):
             known,
             see,
             epsilon=epsilon,
-            delta=delta,
-            colluders=colluders,
+            delta=terms["delta"],
+            colluders=terms["colluders"],
             first=session,
             tell=tell,
         )
@@ -380,7 +408,7 @@ class Coordinator(Background):
             epsilon: the promise; None: the sum is exact.
             delta: its failure probability.
             colluders: parties that may pool what they see.
-            session: go on with this one.
+            session: go on with this one, as of `evaluate`.
             tell: as of `run`.
 
         Returns:
@@ -389,14 +417,17 @@ class Coordinator(Background):
         Raises:
             CohortError: as of `run`; or the schema fills nothing in.
         """
-        return check_deployed(
-            self.settings,
-            self.driving(tell, session),
-            epsilon=epsilon,
-            delta=delta,
-            colluders=colluders,
-            first=session,
-        )
+        given = {"epsilon": epsilon, "delta": delta, "colluders": colluders}
+        asked, terms = options_asked(self.settings, "check", session, given, PROMISE)
+        see = self.driving(tell, session, asked)
+        return check_deployed(self.settings, see, **terms, first=session)
+
+    def _place(self, model: ReleasedModel | FilePath | None) -> str | None:
+        """The file of a model; None: it is not known, or of no session here."""
+        if isinstance(model, ReleasedModel):
+            own = self.settings.session_folder(model.session or "unknown") / MODEL
+            return str(own.resolve()) if own.is_file() else None
+        return model if model is None else str(model_path(Path(model)).resolve())
 
     def _left(self, session: str) -> str:
         """What becomes of a session that is watched no longer, and what may be done."""
@@ -424,8 +455,16 @@ class Coordinator(Background):
         return name
 
     def status(self) -> list[dict[str, Any]]:
-        """Every run, the latest first: progress, parties, phases, bytes; no data."""
-        return sessions(self.folder / SESSIONS)
+        """Every run, the latest first: progress, parties, phases, bytes; no data.
+
+        goes_on_by: of one that is not over, the command line that goes on with it.
+        """
+        found = sessions(self.folder / SESSIONS)
+        for each in found:
+            if each["state"] not in OVER:
+                with suppress(*UNREADABLE):  # just made, or of another release
+                    each["goes_on_by"] = goes_on_by(self.settings, each["session"])
+        return found
 
     def _begin(self, tell: Tell, before: str | None = None) -> str:
         plan, found = next_run(self.settings, before)
@@ -435,11 +474,11 @@ class Coordinator(Background):
             tell(towards_one(certificate.epsilon_by_coalition))
         return create_session(self.settings, plan, to_plain(wanted), before)
 
-    def driving(self, tell: Tell, session: str | None = None) -> Drive:
+    def driving(self, tell: Tell, session: str | None, asked: Asked) -> Drive:
         """Sees one session after another through to its end, to its final status.
 
         Exact sums are told of once, before the first of them. session: to go on with; None: new
-        ones begin, see `drive.let_go`.
+        ones begin, see `drive.let_go`. asked: is noted with each that begins.
 
         Raises:
             ParameterError: a certificate is over, or a session was interrupted.
@@ -452,6 +491,7 @@ class Coordinator(Background):
 
         def see(session: str) -> dict[str, Any]:
             tell(f"session {session}")
+            note_asked(self.settings, session, asked)
             if planned(self.settings, session).opens_exact_sums and not told:
                 told.append(exact_words(True))
                 tell(*told)
@@ -465,6 +505,12 @@ class Coordinator(Background):
             return status
 
         return see
+
+
+def _known(model: ReleasedModel | FilePath | None) -> ReleasedModel:
+    if model is None:
+        raise ParameterError("no model is given: --model model.json")
+    return model if isinstance(model, ReleasedModel) else load_model(Path(model))
 
 
 def _superlink(settings: Settings) -> Program:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ciphercohort.deploy.asked import Asked
 from ciphercohort.job.config import WITH_INFERENCE, SimulationConfig
 from ciphercohort.job.figures import check_kind, figures_of, new_draw, settled
 from ciphercohort.job.inputs import GIVEN, with_inputs
@@ -32,6 +34,7 @@ from coordinator.settings import FILE, SCHEMA, SESSIONS, Settings
 from coordinator.status import ABORTED, read_status
 from parties.reader.schema import Schema
 from protocols.errors import CohortError, ParameterError
+from protocols.exchange.private_files import write_private
 from protocols.exchange.serialise import from_plain
 from protocols.exchange.transcript import verify
 from protocols.plan.kinds import plan_from_dict
@@ -44,6 +47,8 @@ from protocols.sums.one_sum import OneSum
 
 UNKNOWN = "00" * 32
 MESSAGE_BYTES = 100_000_000
+RUN, ASKED = "run", "asked"
+"""A command, and the field of session.json with what was asked for, see `Asked`."""
 
 
 def plan_template(settings: Settings, before: str | None = None) -> tuple[RunPlan, Wanted]:
@@ -125,13 +130,58 @@ def first_of(settings: Settings, session: str) -> str:
     return session_fields(settings, session).get("wanted", {}).get(SERIES) or session
 
 
+def asked_of(settings: Settings, session: str) -> Asked | None:
+    """What a session, or the first of its series, was asked for; None: an earlier release's."""
+    fields = session_fields(settings, first_of(settings, session)).get(ASKED)
+    return Asked(**fields) if fields else None
+
+
+def note_asked(settings: Settings, session: str, asked: Asked) -> None:
+    """For whoever goes on with a session that has just begun."""
+    fields = session_fields(settings, session)
+    if ASKED not in fields:
+        text = json.dumps({**fields, ASKED: asdict(asked)})
+        write_private(settings.session_folder(session) / SESSION, text.encode())
+
+
+def options_asked(
+    settings: Settings,
+    command: str,
+    session: str | None,
+    given: Mapping[str, Any],
+    default: Mapping[str, Any],
+    flags: Mapping[str, str] | None = None,
+) -> tuple[Asked, dict[str, Any]]:
+    """What a command is asked for, and all its options: of a session that goes on, its own.
+
+    given, default, flags: see `Asked.of`.
+
+    Raises:
+        ParameterError: the session began with others, or by another command.
+    """
+    asked = Asked.of(command, given, default, flags)
+    if session is None:
+        return asked, {**default, **asked.options}
+    began = asked_of(settings, session)
+    if began is None:  # of an earlier release
+        return asked, {**default, **given}
+    if other := asked.other(began):
+        raise ParameterError(
+            f"session {session}: {other}: go on with it by {goes_on_by(settings, session)}"
+        )
+    return began, {**default, **began.options}
+
+
 def goes_on_by(settings: Settings, session: str) -> str:
-    """What goes on with a session, of a series by its first."""
-    command = "the command that asked for it, with"
-    with suppress(*UNREADABLE):  # a plan of another release
-        if training_of(settings, session):
-            command = f"cohort coordinator run {settings.folder}"
-    return f"{command} --session {first_of(settings, session)}"
+    """The command line that goes on with a session, of a series by its first."""
+    asked, first = asked_of(settings, session), first_of(settings, session)
+    if asked is None:
+        with suppress(*UNREADABLE):  # a plan of another release
+            asked = Asked(command=RUN) if training_of(settings, session) else None
+    if asked is None:
+        return f"the command that asked for it, with --session {first}"
+    words = ["cohort", "coordinator", *asked.command.split(), str(settings.folder)]
+    return shlex.join([*words, *asked.line(), "--session", first])
 
 
 def training_of(settings: Settings, session: str) -> str | None:

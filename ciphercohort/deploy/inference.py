@@ -28,12 +28,12 @@ from ciphercohort.deploy.deployed import (
 from ciphercohort.job.config import DEFAULT_DELTA
 from ciphercohort.job.layout import INFERENCE, TABLE
 from ciphercohort.results.documents import to_json, write_text
-from ciphercohort.results.exact_sums import exact_fields
+from ciphercohort.results.exact_sums import exact_fields, insecure_fields
 from ciphercohort.results.predict import ReleasedModel
 from ciphercohort.results.result import Array
 from coordinator.deployment import NUMBER, SERIES, SESSION, create_session
 from coordinator.settings import SESSIONS, Settings
-from coordinator.status import Status
+from coordinator.status import Status, is_over
 from parties.reader.schema import Schema
 from parties.reader.views import by_range
 from protocols.errors import ParameterError, ProtocolError
@@ -104,11 +104,9 @@ class DeployedSums(SumSeries):
         session = self.sessions[number]
         fields = session_fields(self.settings, session)
         if fields["plan"] != json.loads(json.dumps(plan.to_dict())):
-            began = fields["plan"].get("asked")
-            what = json.dumps(began) if began else "model, epsilon, delta and colluders"
             raise ParameterError(
-                f"session {session!r} is of another series: leave --session out, or go on with it "
-                f"by {goes_on_by(self.settings, session)} and what it began with: {what}"
+                f"session {session!r} is of another series: go on with it by "
+                f"{goes_on_by(self.settings, session)}"
             )
         status = self.drive(session) if self.drive else {"state": "finished"}
         if status["state"] != "finished":
@@ -132,6 +130,11 @@ class DeployedSums(SumSeries):
 def _series(settings: Settings, first: str) -> list[str]:
     """Sessions of a series, in order."""
     if SERIES not in session_fields(settings, first).get("wanted", {}):
+        if is_over(settings.session_folder(first)):
+            raise ParameterError(
+                f"session {first!r} is over, and began no series of sums: leave --session out, or "
+                "give one of a series; cohort coordinator status names them"
+            )
         raise ParameterError(
             f"session {first!r} began no series of sums: go on with it by "
             f"{goes_on_by(settings, first)}"
@@ -205,12 +208,20 @@ def table_document(
     told: dict[str, Any]
     try:
         with spent_is_told(sums):
-            found = infer_by(sums, model.encoding, model.weights, model.model, tell=tell)
+            found = infer_by(
+                sums,
+                model.encoding,
+                model.weights,
+                model.model,
+                insecure=model.insecure,
+                tell=tell,
+            )
         told = {"inference": found.rows(), "inference_about": found.about()}
     except SpentError as error:
         found, told = error, error.documented
     promise = {"epsilon": epsilon, "delta": delta, "colluders": colluders}
     body = {
+        **insecure_fields(model.insecure),
         **exact_fields(epsilon is None),
         **told,
         "privacy": promise if epsilon is not None else None,

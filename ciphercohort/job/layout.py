@@ -31,9 +31,13 @@ FIRST = f"{SECOND_MOMENT}/{TRANSCRIPT}"
 METRICS, SUMMARY, HELD_BACK = "metrics.jsonl", "summary.json", "held-out.json"
 # Of sums that follow a model, in folders of their own.
 SUMS, MISSING = "sums", "missing.json"
+# Of a deployment: folders of sessions, and what one of them opened.
+SESSIONS, OUTCOME = "sessions", "outcome.json"
 # Of studies, which have a report of their own.
 DESCRIPTION, SURVIVAL, GLM = STUDIES = "description.json", "survival.json", "glm.json"
 
+WRITES = "cohort party results writes them, at the centre run --session"
+"""Documents of a training that has finished."""
 UNREADABLE = (
     *(CohortError, OSError, ArithmeticError, AttributeError, LookupError, RecursionError),
     *(TypeError, ValueError),
@@ -79,6 +83,32 @@ def model_path(path: Path) -> Path:
         ParameterError: as `release_of`.
     """
     return release_of(path) / MODEL if path.is_dir() else path
+
+
+def check_role(folder: Path, role: str) -> None:
+    """Of a deployment, as `cohort coordinator` and `cohort party` take them by their folders.
+
+    Raises:
+        ParameterError: the folder is of the other role, or of none.
+    """
+    if (folder / f"{role}.toml").exists():
+        return
+    other = "party" if role == "coordinator" else "coordinator"
+    if (folder / f"{other}.toml").exists():
+        raise ParameterError(
+            f"{folder} is the folder of a {other}: its commands are cohort {other}, or give the "
+            f"folder that cohort {role} init made"
+        )
+    raise ParameterError(
+        f"{folder} has no {role}.toml: give the folder that cohort {role} init made, or make one"
+    )
+
+
+def give_session(path: Path) -> str:
+    """A cure, where a session's folder is due; empty: nothing is known of this path."""
+    if (path / SESSIONS).is_dir():
+        return f"give one of its sessions, {path / SESSIONS}/ID, that cohort … status lists"
+    return f"give the folder that it is in, {str(path.parent)!r}" if path.is_file() else ""
 
 
 def read_status(folder: Path) -> dict[str, Any] | None:

@@ -47,9 +47,10 @@ def status_tables(runs: Sequence[dict[str, Any]]) -> Iterator[Table | Text]:
     )
     for run in runs:
         if run["state"] == INTERRUPTED:
+            line = run.get("goes_on_by") or f"its command, with --session {run['session']}"
             yield Text(
-                f"{run['session'][:8]} interrupted: the command that asked for it goes on with it "
-                f"by --session {run['session']}; cohort coordinator abort ends it"
+                f"{run['session'][:8]} interrupted: go on with it by {line}; cohort "
+                "coordinator abort ends it"
             )
         if run["reason"]:
             yield Text(f"{run['session'][:8]} {run['state']}: {run['reason']}")

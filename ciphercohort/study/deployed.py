@@ -7,16 +7,18 @@ goes on by it, opening no sum twice.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ciphercohort.after.sums import SpentError, SumSeries, noise_std, spent_is_told, sums_wanted
+from ciphercohort.deploy.asked import PROMISE
+from ciphercohort.deploy.deployed import options_asked
 from ciphercohort.deploy.inference import DeployedSums, Drive, noted
 from ciphercohort.job.config import DEFAULT_DELTA
 from ciphercohort.job.layout import DESCRIPTION, GLM, SURVIVAL
-from ciphercohort.job.options import names_in
+from ciphercohort.job.options import names_in, option_name
 from ciphercohort.results.documents import to_json
 from ciphercohort.results.result import Array
 from ciphercohort.study.asked import (
@@ -169,7 +171,7 @@ class _Kind:
     """A study.
 
     view: of the schema; name: of its JSON document; record: of options; find: by sums; columns: to
-    choose from, None: it takes none.
+    choose from, None: it takes none; command: if it has another name.
     """
 
     view: Callable[[Schema], Schema]
@@ -177,6 +179,7 @@ class _Kind:
     record: type[Any]
     find: Callable[[SumSeries, Any], Any]
     columns: Callable[[Schema], tuple[str, ...]] | None = _covariates
+    command: str = ""
 
 
 KINDS = {
@@ -191,7 +194,11 @@ KINDS = {
         view=_of_stays, name=SURVIVAL, record=CurveOptions, find=survival_by, columns=None
     ),
     "cox": _Kind(
-        view=_of_stays, name=SURVIVAL, record=CoxOptions, find=partial(imputed_by, hazards_by)
+        view=_of_stays,
+        name=SURVIVAL,
+        record=CoxOptions,
+        find=partial(imputed_by, hazards_by),
+        command="survival --model cox",
     ),
     "glm": _Kind(view=by_range, name=GLM, record=GlmOptions, find=partial(imputed_by, glm_by)),
 }
@@ -209,19 +216,30 @@ def _found(
     **given: Any,
 ) -> tuple[Path, Any]:
     """What is found by sums, and its documents."""
-    kind, drive = KINDS[study], centre.driving(tell, session)
-    options, columns = _asked(kind, centre.settings, given)
-    asked = {
-        **{"study": study, "options": asdict(options)},
-        "columns": [*columns],
-        **{"epsilon": epsilon, "delta": delta, "colluders": colluders},
-    }
+    kind = KINDS[study]
+    options = [*fields(kind.record), *fields(ChosenColumns)]
+    begun, terms = options_asked(
+        centre.settings,
+        kind.command or study,
+        session,
+        {**given, "epsilon": epsilon, "delta": delta, "colluders": colluders},
+        {**{each.name: each.default for each in options}, **PROMISE},
+        {each.name: option_name(each) for each in options},
+    )
+    promise = {name: terms.pop(name) for name in PROMISE}
+    drive = centre.driving(tell, session, begun)
+    record, columns = _asked(kind, centre.settings, _tuples(terms))
+    asked = {"study": study, "options": asdict(record), "columns": [*columns], **promise}
     found, body, sessions = _by_sums(centre.settings, asked, drive, session)
     folder = centre.settings.session_folder(sessions[0])
     if isinstance(found, SpentError):
         write(folder, kind.name, body, {}, fresh=False)
         raise noted(folder, found)
     return write(folder, kind.name, body, found.documents(), fresh=False), found
+
+
+def _tuples(terms: dict[str, Any]) -> dict[str, Any]:
+    return {name: tuple(x) if isinstance(x, list) else x for name, x in terms.items()}
 
 
 def _asked(kind: _Kind, settings: Settings, given: dict[str, Any]) -> tuple[Any, tuple[str, ...]]:

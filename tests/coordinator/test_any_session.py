@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from typer.testing import CliRunner
 
 import ciphercohort.deploy.coordinator as deployed
+from ciphercohort.cli.app import app
+from ciphercohort.cli.options import each_name
+from ciphercohort.deploy.asked import Asked as Read
 from ciphercohort.deploy.deployed import first_of, goes_on_by, plan_template, session_fields
+from ciphercohort.report.status_page import status_tables
 from ciphercohort.study import deployed as studies
 from coordinator.deployment import NUMBER, SERIES, create_session
 from coordinator.settings import Settings
@@ -75,6 +81,21 @@ class Asked:
 
         return run
 
+    def by_line(self, line: list[str]) -> str:
+        """As `outcome`, by the words of a command line."""
+        self.driven.clear()
+        schema = self.settings.folder / "schema.json"
+        before = schema.read_text()
+        if line[2] in ("survival", "glm"):
+            schema.write_text(STAYS.to_json())
+        try:
+            done = CliRunner().invoke(app, line[1:])
+        finally:
+            schema.write_text(before)
+        if isinstance(done.exception, DrivenError):
+            return self.driven[-1]
+        return " ".join(done.output.split())
+
     def outcome(self, command: str, session: str | None) -> str:
         """The session that it sees through, else why it refuses."""
         self.driven.clear()
@@ -114,13 +135,60 @@ def test_every_command_goes_on_or_says_what_does(asked: Asked) -> None:
             found, what = asked.outcome(name, session), (kind, name)
             if session == asked.training.name and name == RUN:
                 assert found == begun[SUMS][0], what  # the sums that were begun go on
-            elif name == own or (name, own) == (RUN, SUMS):
+            elif name == own or (name, own) in ((RUN, SUMS), (SUMS, "infer, private")):
                 assert found == first_of(settings, session), what
             else:
                 assert goes_on_by(settings, session) in found, what
-        assert goes_on_by(settings, session).startswith(run) == (own in (RUN, SUMS)), kind
+        line = goes_on_by(settings, session)
+        assert line.endswith(f" --session {first_of(settings, session)}"), kind
+        assert line.startswith(run) == (own == RUN), kind
     for name in asked.commands:
         assert "there is no session 'none'" in asked.outcome(name, "none"), name
+
+
+@pytest.mark.parametrize("second", [False, True])
+def test_the_command_line_that_is_named_goes_on(asked: Asked, second: bool) -> None:
+    """Of each command that begins a session: by nothing but the session, or the line as printed."""
+    for name in asked.commands:
+        session = first = asked.outcome(name, None)
+        fields = session_fields(asked.settings, first)
+        if second and SERIES in fields["wanted"]:
+            series = {SERIES: first, NUMBER: 1}
+            session = create_session(asked.settings, plan_from_dict(fields["plan"]), series)
+        line = shlex.split(goes_on_by(asked.settings, session))
+        assert line[:2] == ["cohort", "coordinator"] and line[-2:] == ["--session", first], name
+        if "elsewhere" in name:
+            continue  # its model is in memory alone
+        assert asked.by_line(line) == first, name
+        bare = [*line[:2], *name_of(line), str(asked.settings.folder), "--session", session]
+        assert asked.by_line(bare) == first, name
+        if name != RUN:
+            found = asked.by_line([*bare, "--epsilon", "3.25"])
+            assert "epsilon=3.25, and it began with" in found and shlex.join(line) in found, name
+
+
+def name_of(line: list[str]) -> list[str]:
+    """Of a command, its model of survival included."""
+    return [*line[2:3], *(["--model", "cox"] if "cox" in line else [])]
+
+
+def test_status_names_the_command_line(asked: Asked) -> None:
+    moments = {"update": "quadratic-gd", "epsilon": 5.0, "colluders": 0}
+    plan, wanted = plan_template(msgspec.structs.replace(asked.settings, training=moments))
+    first = create_session(asked.settings, plan, to_plain(wanted))
+    due = asked.outcome("infer, private", None)
+    told = " ".join(str(each) for each in status_tables(asked.centre.status()))
+    for session in (first, due):
+        assert goes_on_by(asked.settings, session) in told
+    assert f"run {asked.settings.folder} --session {first}" in told
+    assert f"--model {asked.training / 'model.json'} --epsilon 10.0 --session {due}" in told
+
+
+def test_an_option_of_names_is_quoted_for_both_readers() -> None:
+    given = {"sites": ("a b", 'c,"d'), "cluster": True, "bins": 30, "family": "binomial"}
+    line = Read.of("glm", given, {"family": "binomial"}, {"bins": "grid"}).line()
+    flags = ["--sites", "a b", "--sites", '"c,""d"', "--cluster", "--grid", "30"]
+    assert line == flags and each_name([line[1], line[3]]) == ["a b", 'c,"d']
 
 
 def test_a_training_goes_on_with_sums_of_which_none_was_aborted(asked: Asked) -> None:

@@ -68,7 +68,7 @@ def centre(tmp_path: Path, vault: Vault) -> Hospitals:
 def folder_of(centre: Hospitals, private: bool) -> Any:
     """What `ciphercohort.study.deployed` needs of a coordinator."""
     centre.agents.private = private
-    return SimpleNamespace(settings=centre.settings, driving=lambda tell, session: centre.drive)
+    return SimpleNamespace(settings=centre.settings, driving=lambda *asked: centre.drive)
 
 
 def check_verified(document: Path) -> None:
@@ -261,7 +261,7 @@ def test_curves_and_a_cox_model_are_those_of_a_simulation(
         asked_for.append(session)
         return clinics.drive(session)
 
-    stopped = SimpleNamespace(settings=clinics.settings, driving=lambda tell, session: dying)
+    stopped = SimpleNamespace(settings=clinics.settings, driving=lambda tell, session, asked: dying)
     with pytest.raises(KeyboardInterrupt):
         deployed.cox(stopped, curves="ward")
     before = {each.name for each in path.parent.parent.iterdir()}
@@ -418,7 +418,7 @@ def test_a_crude_model_takes_the_columns_that_are_chosen(clinics: Hospitals) -> 
 
 def test_columns_that_are_chosen_are_taken_or_refused(clinics: Hospitals) -> None:
     centre, refused = folder_of(clinics, False), folder_of(clinics, False)
-    refused.driving = lambda tell, session: lambda name: pytest.fail("a sum was asked for")
+    refused.driving = lambda tell, session, asked: lambda name: pytest.fail("a sum was asked for")
     path, table = deployed.describe(centre, by="ward", include=("months",))
     assert [*table.groups["A"]["columns"]] == ["months"] and not check_verified(path)
     told = foreseen(table.opened.plan, SimpleNamespace(schema=STAYS))

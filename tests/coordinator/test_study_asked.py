@@ -184,7 +184,9 @@ def test_what_a_later_sum_needs_is_asked_at_the_first(
     monkeypatch.setattr("ciphercohort.study.glm.FEWEST_CLUSTERS", 2)
     opened: list[str] = []
     centre = folder_of(clinics, False)
-    centre.driving = lambda tell, session: lambda name: opened.append(name) or clinics.drive(name)
+    centre.driving = lambda tell, session, asked: (
+        lambda name: opened.append(name) or clinics.drive(name)
+    )
     with pytest.raises(CohortError, match="site_tables"):
         deployed.glm(centre, target="died", **{option: True})
     assert len(opened) == 1

@@ -484,7 +484,7 @@ def test_status_in_the_terminal(home: Path, monkeypatch: pytest.MonkeyPatch) -> 
         told = json.loads(cohort("coordinator", "status", home / "centre", "--json").output)
     assert told == [{**RUN, "awaited": {}}]
     shown = " ".join(cohort("coordinator", "status", home / "centre").output.split())
-    assert "running" not in shown and "goes on with it by --session 5e551" in shown
+    assert "running" not in shown and "go on with it by its command, with --session 5e551" in shown
     ended = cohort("coordinator", "abort", home / "centre", "--session", "5e551")
     assert ended.output.strip().endswith("session 5e551 is over")
     assert json.loads((folder / "status.json").read_text())["state"] == "aborted"

@@ -621,7 +621,7 @@ class Bench:
         # Pictures take longer than all the rest.
         patch.setattr(studies, "write", _written)
         patch.setattr(sims.study, "write", _written)
-        patch.setattr(Coordinator, "driving", lambda self, tell, session: None)
+        patch.setattr(Coordinator, "driving", lambda self, tell, session, asked: None)
 
     def ran(
         self, template: GradientPlan, shards: Mapping[str, Shard]
