@@ -200,7 +200,15 @@ def _with_inference(
     try:
         share = 1 - _evaluation_share(config) if config.evaluate else 1.0
         model = result.plan.model
-        inference = infer_by(sums, data.schema, result.weights, model, spent=spent, share=share)
+        inference = infer_by(
+            sums,
+            data.schema,
+            result.weights,
+            model,
+            spent=spent,
+            share=share,
+            insecure=result.insecure,
+        )
     except (PrivacyError, ParameterError) as error:
         # The model has been trained and paid for; and so, perhaps, have some of the sums.
         warning = without_table(error, sums)

@@ -137,7 +137,14 @@ def evaluate(
             folder=folder,
         )
         try:
-            about = infer_by(after, own, known.weights, known.model, spent=sums.mechanisms)
+            about = infer_by(
+                after,
+                own,
+                known.weights,
+                known.model,
+                spent=sums.mechanisms,
+                insecure=known.insecure,
+            )
             result = replace(result, inference=about)
         except (PrivacyError, ParameterError) as error:
             # The evaluation has been made and paid for.

@@ -13,7 +13,7 @@ from ciphercohort.after.sums import Opened
 from ciphercohort.job.inputs import GIVEN, SchemaFrom, with_inputs
 from ciphercohort.job.layout import EVALUATION, TABLE
 from ciphercohort.results.documents import to_json, write_text
-from ciphercohort.results.exact_sums import exact_fields
+from ciphercohort.results.exact_sums import exact_fields, insecure_fields
 from ciphercohort.results.predict import ReleasedModel
 from ciphercohort.results.result import Array, Figures, targets_of
 from ciphercohort.results.shown import Shown
@@ -91,6 +91,7 @@ class Evaluation(Shown):
         plan = self.opened.plan
         promise, mechanism, held_out = plan.privacy, self.opened.mechanism, plan.held_out
         body = {
+            **insecure_fields(self.model.insecure),
             **exact_fields(self.exact_sums),
             **self.figures,
             "model": self.model.model,

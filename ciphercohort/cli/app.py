@@ -16,7 +16,7 @@ import typer
 from ciphercohort.cli import options
 from ciphercohort.cli.audit import audit_app
 from ciphercohort.cli.brief import Commands
-from ciphercohort.cli.console import refusals, say, tell
+from ciphercohort.cli.console import refusals, say, say_marks, tell
 from ciphercohort.cli.coordinator import coordinator_app
 from ciphercohort.cli.evaluate import EXAMPLES as EVALUATE_EXAMPLES
 from ciphercohort.cli.evaluate import evaluate
@@ -41,8 +41,8 @@ app = Commands(
     name="cohort",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    epilog="Exit codes: 0 fine, 1 a check of verify failed, 2 refused (the message says why), "
-    "130 interrupted.",
+    epilog="Exit codes: 0 fine, 1 a check of verify failed or a run was aborted, 2 refused (the "
+    "message says why), 130 interrupted.",
 )
 app.add_typer(schema_app, name="schema")
 app.add_typer(coordinator_app, name="coordinator")
@@ -114,11 +114,9 @@ def predict(
         from ciphercohort.results.predict import load_model, score_table
         from parties.reader.table import read_table
         from protocols.errors import DataError
-        from protocols.words import INSECURE
 
         known = load_model(model)
-        if known.insecure:
-            say(console, INSECURE, "bold red")
+        say_marks(console, insecure=known.insecure)
         if known.schema_from == INFERRED:
             say(console, READ_FROM_ROWS, "yellow")
         frame = read_table(data, label=known.schema.label.name)

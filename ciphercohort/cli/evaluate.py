@@ -9,10 +9,9 @@ from typing import Annotated
 import typer
 
 from ciphercohort.cli import options
-from ciphercohort.cli.console import refusals, say, stdout
+from ciphercohort.cli.console import refusals, say, say_marks, stdout
 from ciphercohort.job.config import DEFAULT_DELTA
 from protocols.errors import ParameterError
-from protocols.words import INSECURE, NOT_PRIVATE
 
 Epsilon = Annotated[
     float | None, typer.Option(help="The promise. Default: none, and sums are exact.")
@@ -93,12 +92,9 @@ def evaluate(
         if (run is None) == (model is None):
             raise ParameterError("give either a run folder or --model model.json")
         known = load_model(model or run or Path())
-        if known.insecure:
-            say(console, INSECURE, "bold red")
+        say_marks(console, insecure=known.insecure, seeded=seed is not None and epsilon is not None)
         if known.schema_from == INFERRED:
             say(console, READ_FROM_ROWS, "yellow")
-        if seed is not None and epsilon is not None:
-            say(console, NOT_PRIVATE, "bold red")
         found = judge(
             run or known,
             data,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ciphercohort.cli import options
-from ciphercohort.cli.console import refusals, say, stdout
+from ciphercohort.cli.console import refusals, say, say_marks, stdout
 from ciphercohort.job.config import PLAN, configured
 from ciphercohort.planning.words import (
     cost_lines,
@@ -17,8 +17,8 @@ from ciphercohort.planning.words import (
     privacy_lines,
     update_line,
 )
+from ciphercohort.results.exact_sums import SECURE
 from protocols.errors import ParameterError
-from protocols.words import INSECURE
 
 if TYPE_CHECKING:
     from ciphercohort.planning.forecast import Forecast
@@ -102,8 +102,7 @@ def plan(
 
         config = configured("plan", no_privacy=no_privacy, **given)
         config, shape = shape_asked(config, rows, features, norm_bound, classes)
-        if config.profile != "secure":
-            say(console, INSECURE, "bold red")
+        say_marks(console, insecure=config.profile != SECURE)
         if rehearse and no_timing:
             raise ParameterError("rehearse and no_timing are both given: leave one out")
         if config.within is not None and no_timing:

@@ -10,10 +10,18 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from ciphercohort.cli.console import INTERRUPTED, closing_lines, closing_table, say, stdout
+from ciphercohort.cli.console import (
+    INTERRUPTED,
+    closing_lines,
+    closing_table,
+    say,
+    say_marks,
+    stdout,
+)
 from ciphercohort.job.inputs import GIVEN, INFERRED, schema_notes
 from ciphercohort.job.layout import PRIVATE, RELEASE, REPORT, STATUS, read_status
-from protocols.words import INSECURE, NOT_PRIVATE, promise
+from ciphercohort.results.exact_sums import SECURE
+from protocols.words import promise
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,8 +37,8 @@ if TYPE_CHECKING:
 
 def announce(console: Console, config: SimulationConfig, chosen: bool) -> None:
     """Say before the run what it will promise; chosen: whether epsilon was given."""
-    if config.profile != "secure":
-        say(console, INSECURE, "bold red")
+    seeded = config.seed is not None and config.epsilon is not None
+    say_marks(console, insecure=config.profile != SECURE, seeded=seeded)
     for told in _announced(config):
         say(console, told, "bold yellow")
     if config.epsilon is None:
@@ -41,8 +49,6 @@ def announce(console: Console, config: SimulationConfig, chosen: bool) -> None:
         console,
         f"privacy: {promise(config.epsilon, config.delta, config.colluders)}{default}",
     )
-    if config.seed is not None:
-        say(console, NOT_PRIVATE, "bold red")
 
 
 def _announced(config: SimulationConfig) -> tuple[str, ...]:

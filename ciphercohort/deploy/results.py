@@ -240,7 +240,13 @@ def table_of(trained: Release, sums: KeptSums) -> Inference | None:
     if not has_maximum(trained.plan):
         return None
     try:
-        return infer_by(sums, trained.encoding, trained.weights, trained.plan.model)
+        return infer_by(
+            sums,
+            trained.encoding,
+            trained.weights,
+            trained.plan.model,
+            insecure=trained.insecure,
+        )
     except DifferingSumsError:
         raise
     except CohortError:

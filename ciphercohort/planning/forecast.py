@@ -11,7 +11,7 @@ from ciphercohort.job.config import SimulationConfig
 from ciphercohort.planning.comparison import Comparison, compare
 from ciphercohort.planning.predicted import Predicted, Seconds, known, played, predict
 from ciphercohort.planning.within import Choice, carried, choose, own
-from ciphercohort.results.exact_sums import exact_fields
+from ciphercohort.results.exact_sums import exact_fields, insecure_fields
 from ciphercohort.results.shown import Shown
 from ciphercohort.results.slot_report import slot_lines
 from protocols.ckks.flooding import STATISTICAL_SECURITY_BITS
@@ -137,7 +137,7 @@ class Forecast(Shown):
             names = ("epsilon", "delta", "colluders", "sigma", "share_std", "sensitivity")
             body["privacy"] = {name: getattr(plan.privacy, name) for name in names}
         if plan.security_bits < 128:
-            body["INSECURE"] = "toy ring without security; for tests only"
+            body |= insecure_fields(True)
         return body
 
 

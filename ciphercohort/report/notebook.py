@@ -13,7 +13,7 @@ from ciphercohort.after.inference_table import caption, cell_table, ratio_of
 from ciphercohort.after.judged import Evaluation
 from ciphercohort.report.html import Html, fragment, tag
 from ciphercohort.report.report import headline, overall_lines, score_table
-from ciphercohort.results.exact_sums import exact_words
+from ciphercohort.results.exact_sums import TOY, marks
 from ciphercohort.results.plan_figures import coalitions_of, composed_of, run_words
 from ciphercohort.results.predict import ReleasedModel
 from ciphercohort.results.result import RunResult
@@ -32,11 +32,10 @@ def html_of(shown: Any) -> str:
 
 def result_html(result: RunResult) -> str:
     """What was trained and promised, scores, intervals, what was judged, and whatever is noted."""
-    marks = {"INSECURE: toy ring": result.insecure, "NOT PRIVATE: seeded noise": result.seeded}
-    marks |= {exact_words(True): result.exact_sums}
+    own = marks(insecure=result.insecure, seeded=result.seeded, exact=result.exact_sums)
     top, rows = score_table(result)
     told = [
-        *(tag("p", tag("b", mark)) for mark, is_so in marks.items() if is_so),
+        *marked(own),
         tag("p", headline(result)),
         *(tag("p", tag("b", words)) for words in result.unmet),
         tag("p", promise(result.plan, result.certificate)),
@@ -46,7 +45,7 @@ def result_html(result: RunResult) -> str:
         told += [_table([text for text, _ in top], ([text for text, _ in row] for row in rows))]
     told += [tag("p", words) for words in (*overall_lines(result), *result.notes)]
     if result.inference:
-        told += inference_tags(result.inference.rows(), result.inference.about())
+        told += inference_tags(result.inference.rows(), result.inference.about(), own)
     if result.evaluation:
         told += _judged(result.evaluation)
     return str(fragment(*told))
@@ -54,13 +53,12 @@ def result_html(result: RunResult) -> str:
 
 def deployed_html(run: DeployedRun) -> str:
     """What was trained and promised, and the table of coefficients; or these, in data units."""
+    own = marks(insecure=run.insecure, exact=run.plan.opens_exact_sums)
     if run.inference:
-        shown = inference_tags(run.inference["rows"], run.inference["about"])
+        shown = inference_tags(run.inference["rows"], run.inference["about"], own)
     else:
         shown = [_coefficients(run.model)]
-    marks = {"INSECURE: toy ring": run.insecure}
-    marks |= {exact_words(True): run.plan.opens_exact_sums}
-    told = [tag("p", tag("b", mark)) for mark, is_so in marks.items() if is_so]
+    told = marked(own)
     told += [tag("p", f"{run_words(run.plan)}."), tag("p", promise(run.plan)), *shown]
     return str(fragment(*told))
 
@@ -70,10 +68,20 @@ def inference_html(found: Inference) -> str:
     return str(fragment(*inference_tags(found.rows(), found.about())))
 
 
-def inference_tags(rows: Sequence[Mapping[str, Any]], about: Mapping[str, Any]) -> list[Html]:
-    """What a table is of, its cells, and its notes."""
-    told = [tag("p", tag("b", exact_words(True)))] * about["exact_sums"]
-    told += [
+def marked(found: Mapping[str, str], above: Mapping[str, str] | None = None) -> list[Html]:
+    """Sentences of marks, see `exact_sums.marks`, but for those that stand above."""
+    return [tag("p", tag("b", words)) for mark, words in found.items() if mark not in (above or {})]
+
+
+def inference_tags(
+    rows: Sequence[Mapping[str, Any]],
+    about: Mapping[str, Any],
+    above: Mapping[str, str] | None = None,
+) -> list[Html]:
+    """What a table is of, its cells, and its notes; above: marks that are told there."""
+    own = marks(insecure=TOY in about, exact=about["exact_sums"])
+    told = [
+        *marked(own, above),
         tag("p", f"{caption(about)}."),
         _table(*cell_table(rows, about, ratio_of(about["model"]))),
     ]
@@ -92,9 +100,15 @@ def _coefficients(model: ReleasedModel) -> Html:
     return _table(columns, rows)
 
 
+def model_html(model: ReleasedModel) -> str:
+    """What is predicted, and its coefficients in the data's own units."""
+    told = [*marked(marks(insecure=model.insecure)), tag("p", f"{model!r}")]
+    return str(fragment(*told, _coefficients(model)))
+
+
 def evaluation_html(found: Evaluation) -> str:
     """How good a model is, on whose rows, and at which promise."""
-    told = [tag("p", tag("b", exact_words(True)))] * found.exact_sums
+    told = marked(marks(insecure=found.model.insecure, exact=found.exact_sums))
     told += [tag("p", note) for note in found.notes]
     return str(fragment(*told, *_judged(found)))
 
@@ -142,6 +156,7 @@ PAGES: Mapping[str, Callable[[Any], str]] = {
     "RunResult": result_html,
     "DeployedRun": deployed_html,
     "Evaluation": evaluation_html,
+    "ReleasedModel": model_html,
     "Inference": inference_html,
     "Forecast": forecast_html,
 }

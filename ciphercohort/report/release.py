@@ -32,7 +32,7 @@ from ciphercohort.job.layout import (
 )
 from ciphercohort.results.caveats import Caveats
 from ciphercohort.results.documents import model_fields, to_json
-from ciphercohort.results.exact_sums import MARK, exact_fields
+from ciphercohort.results.exact_sums import MARK, exact_fields, insecure_fields
 from ciphercohort.results.plan_figures import privacy_figures
 from ciphercohort.results.promise import WHOLE, Promise
 from ciphercohort.results.result import encoding_of
@@ -47,7 +47,6 @@ from protocols.privacy.search.rescale import Scaling
 if TYPE_CHECKING:
     from ciphercohort.results.result import RunResult
 
-INSECURE = "toy ring without security; for tests only"
 OPENED = {
     MODEL: (
         "coef",
@@ -162,7 +161,7 @@ class Release(Caveats):
         """
         return {
             "version": 1,
-            **({"INSECURE": INSECURE} if self.insecure else {}),
+            **insecure_fields(self.insecure),
             **exact_fields(self.exact_sums),
             **model_fields(self.encoding, self.weights, self.plan.model),
             "weights": self.weights.tolist(),
@@ -199,6 +198,7 @@ class Release(Caveats):
         """What run.json holds: seconds and bytes as of `Costs`, the whole promise, and notes."""
         costs = self.costs or Costs()
         return {
+            **insecure_fields(self.insecure),
             "seconds": costs.seconds,
             "iteration_seconds": costs.iteration_seconds,
             "whole_seconds": costs.whole_seconds,

@@ -24,7 +24,7 @@ from ciphercohort.report import plots
 from ciphercohort.report.html import bar, fragment, noted, render, tag
 from ciphercohort.report.release import Release
 from ciphercohort.results.documents import coefficients
-from ciphercohort.results.exact_sums import MARK, exact_words
+from ciphercohort.results.exact_sums import exact_words, marks
 from ciphercohort.results.plan_figures import coalitions_of, composed_of
 from ciphercohort.results.result import Figures
 from coordinator.costs import Costs
@@ -67,10 +67,10 @@ def shared(release: Release) -> dict[str, Any]:
     """What the template of every report of a run takes."""
     plan, table = release.plan, release.inference
     costs = cost_table(release.costs) if release.costs else None
-    marks = {"INSECURE": release.insecure, "NOT PRIVATE": release.seeded, MARK: release.exact_sums}
+    own = marks(insecure=release.insecure, seeded=release.seeded, exact=release.exact_sums)
     title = f"Joint model for {release.schema.label.name}"
     return {
-        "title": " · ".join([*(mark for mark, is_so in marks.items() if is_so), title]),
+        "title": " · ".join([*own, title]),
         "body": (),
         "release": release,
         "numeric": release.model.numeric,

@@ -13,19 +13,30 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ciphercohort.job.inputs import GIVEN, SchemaFrom
-from ciphercohort.job.layout import MODEL, model_path, read_file, release_of
+from ciphercohort.job.layout import (
+    MODEL,
+    OUTCOME,
+    WRITES,
+    give_session,
+    model_path,
+    read_file,
+    release_of,
+)
 from ciphercohort.results.documents import CLASS_KIND, LABEL_KIND, TARGET_KIND, coefficients
+from ciphercohort.results.exact_sums import marks
 from ciphercohort.results.result import (
     Array,
     Figures,
     classes_of,
     encoding_of,
     label_of,
+    outcome_words,
     scored,
     shifted,
     targets_of,
     with_offset,
 )
+from ciphercohort.results.shown import Shown
 from parties.reader import Numbering
 from parties.reader.schema import Classes, Label, Schema, Targets
 from parties.reader.shard import encode_columns, encode_outcome, encode_scored
@@ -36,8 +47,8 @@ from protocols.models.model import Classifier, Model
 from protocols.models.registry import model_named, model_of
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReleasedModel:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ReleasedModel(Shown):
     """What a model.json holds.
 
     schema: public column schema; weights: shape (schema.num_features,), of several classes or
@@ -64,6 +75,12 @@ class ReleasedModel:
         """By which rows are scaled before they are scored."""
         return encoding_of(self.schema, self.view)
 
+    def __repr__(self) -> str:
+        """A line for a person; its coefficients show themselves in a notebook."""
+        told = [f"{self.model} for {outcome_words(self.schema)}"]
+        told += [f"{len(self.schema.feature_names)} columns", *marks(insecure=self.insecure)]
+        return f"ReleasedModel({', '.join(told)})"
+
     def __post_init__(self) -> None:
         due: tuple[int, ...] = (self.schema.num_features,)
         if self.fitted.numeric:
@@ -88,7 +105,10 @@ class ReleasedModel:
         kind = fields.get("kind")
         kinds = (LABEL_KIND, CLASS_KIND, TARGET_KIND)
         if kind not in kinds:
-            raise ParameterError(f"kind={kind!r} of the model is not one of {', '.join(kinds)}")
+            raise ParameterError(
+                f"kind={kind!r} of the model is not one of {', '.join(kinds)}: give {MODEL} of a "
+                "training, or the folder that it is in"
+            )
         missing = [name for name in ("schema", "weights") if name not in fields]
         if missing:
             raise ParameterError(f"the model has no {' and no '.join(missing)}")
@@ -223,6 +243,16 @@ class ReleasedModel:
         return self.fitted.words(scores, self.schema.label.names)
 
 
+def _where(folder: Path) -> str:
+    """A cure, where a folder has no model.json."""
+    moved = release_of(folder) / MODEL
+    if moved.exists():
+        return f"it is {moved}"
+    if (folder / OUTCOME).exists():
+        return f"not written yet, or of no training: {WRITES}"
+    return give_session(folder) or "check the path"
+
+
 def load_model(path: str | Path) -> ReleasedModel:
     """Read a model.json, or that of a run folder, of its release alone, or of a session.
 
@@ -233,8 +263,7 @@ def load_model(path: str | Path) -> ReleasedModel:
     try:
         fields = read_file(path)
     except OSError as error:
-        moved = release_of(path.parent) / MODEL
-        cure = f"it is {moved}" if moved.exists() else "check the path"
+        cure = _where(path.parent)
         raise ParameterError(
             f"model file {str(path)!r} cannot be read ({error.strerror}): {cure}"
         ) from None

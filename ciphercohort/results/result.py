@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ciphercohort.job.inputs import SchemaFrom, stated
 from ciphercohort.results.caveats import Caveats
-from ciphercohort.results.exact_sums import MARK, exact_fields
+from ciphercohort.results.exact_sums import exact_fields, insecure_fields, marks
 from ciphercohort.results.plan_figures import plan_figures, run_words
 from ciphercohort.results.promise import WHOLE, Promise
 from ciphercohort.results.shown import Shown
@@ -240,9 +240,8 @@ class RunResult(Caveats, Shown):
 
     def __repr__(self) -> str:
         """One line for a person; no rows, no weights."""
-        said = {"INSECURE": self.insecure, "seeded": self.seeded, MARK: self.exact_sums}
-        marks = [mark for mark, is_so in said.items() if is_so]
-        told = [run_words(self.plan), self.scores_words, *marks]
+        own = marks(insecure=self.insecure, seeded=self.seeded, exact=self.exact_sums)
+        told = [run_words(self.plan), self.scores_words, *own]
         return f"RunResult({', '.join(told)})"
 
     @property
@@ -355,6 +354,7 @@ class RunResult(Caveats, Shown):
     def summary(self) -> dict[str, Any]:
         """One JSON object: scores, figures and costs."""
         body: dict[str, Any] = {
+            **insecure_fields(self.insecure),
             **exact_fields(self.exact_sums),
             **plan_figures(self.plan),
             **self.scores,
@@ -383,6 +383,4 @@ class RunResult(Caveats, Shown):
             body["evaluation"] = self.evaluation.summary()
         if self.promise is not None:
             body[WHOLE] = self.promise.to_dict()
-        if self.insecure:
-            body["INSECURE"] = "toy ring without security; for tests only"
         return body

@@ -12,7 +12,7 @@ import typer
 
 from ciphercohort.cli import options
 from ciphercohort.cli.brief import FEW
-from ciphercohort.cli.console import refusals, say, stdout
+from ciphercohort.cli.console import refusals, say, say_marks, stdout
 from ciphercohort.cli.coordinator import of_sums
 from ciphercohort.cli.evaluate import Colluders, Delta, Epsilon
 from ciphercohort.job.config import DEFAULT_DELTA
@@ -27,7 +27,7 @@ from ciphercohort.study.asked import (
     SurvivalModel,
 )
 from protocols.errors import ParameterError
-from protocols.words import NOT_PRIVATE, size
+from protocols.words import size
 
 if TYPE_CHECKING:
     from ciphercohort.deploy.coordinator import Coordinator
@@ -221,8 +221,7 @@ def _simulated(study: Study) -> Callable[..., None]:
             from ciphercohort.cli.progress import pulse
 
             name, own = _chosen(study.name, own)
-            if seed is not None and epsilon is not None:
-                say(console, NOT_PRIVATE, "bold red")
+            say_marks(console, seeded=seed is not None and epsilon is not None)
             with pulse(console) as on_progress:
                 from sims import study as simulated  # takes seconds
 

@@ -456,13 +456,37 @@ def test_a_command_at_the_centre_says_once_that_sums_are_exact(
     assert " ".join(shown.output.split()).count(EXACT_SUMS) == 1
 
 
+ABOUT_SESSIONS = {"status.json", "session.json", "plan.json", "outcome.json"}
+"""Of every session: whose ring it is, they say in figures (`security_bits`)."""
+
+
+def test_whatever_is_of_a_toy_ring_says_so(
+    followed: dict[str, Any], run: Any, home: Path, tmp_path: Path
+) -> None:
+    """Every document that a training and what follows it leave, and every command."""
+    shown = {name: each.output for name, each in followed.items()}
+    options = ("--no-privacy", "--profile", "fast-insecure", "--schema", home / "schema.json")
+    shown["init"] = cohort("coordinator", "init", tmp_path / "centre", *options).output
+    for command, output in shown.items():
+        assert "INSECURE" in output, command
+    assert "INSECURE" in run._repr_html_() + run.model._repr_html_()
+    made = [
+        path
+        for path in (home / "centre" / "sessions").glob("*/*")
+        if path.suffix in (".json", ".tex", ".html") and path.name not in ABOUT_SESSIONS
+    ]
+    names = {path.name for path in made}
+    assert {"model.json", "run.json", "report.html", "evaluation.json", "inference.tex"} <= names
+    assert [str(path) for path in made if "INSECURE" not in path.read_text()] == []
+
+
 UNSAID = {
     ("status.json", name)
     for name in (
         *("attempts", "culprit", "number", "phase", "reason", "series", "step"),
         "updated",
     )
-} | {("session.json", name) for name in ("created", "wanted", "before")}
+} | {("session.json", name) for name in ("created", "wanted", "before", "asked")}
 UNSAID |= {("session.json", name) for name in ("plan.session", "plan.members.commitment")}
 """Fields that no other document tells."""
 
