@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 import typer
 
 from ciphercohort.job.config import (
+    BY_BUDGET,
     FORMER,
     BudgetOptions,
     DataOptions,
@@ -53,11 +54,12 @@ def names(*flags: str, help: str) -> Any:
     return typer.Option(*flags, help=words, callback=each_name)
 
 
-def named(name: str, *, hidden: bool = False) -> Any:
-    """The option of a field, with its words; hidden: from the help."""
+def named(name: str, *, hidden: bool = False, budget: bool = True) -> Any:
+    """The option of a field, with its words; hidden: from the help; budget: see `_parameter`."""
     each = _FIELDS[name]
     group = next(group for group in GROUPS if each in options_of(group))
     words = each.metadata["words"]
+    words = words if budget else words.replace(f"; {BY_BUDGET}", ".")
     if each.metadata["is_asked"] and each.default is not None:
         default = each.default if isinstance(each.default, str) else f"{each.default:g}"
         words = f"{words} Default: {default}."
@@ -104,7 +106,8 @@ Debug = Annotated[
 
 def takes(*chosen: Field[Any]) -> Callable[[Command], Command]:
     """Give a command `f(…, **given)` the options of these fields beside its own."""
-    made = [_parameter(each) for each in chosen]
+    budget = any(each.name == "within" for each in chosen)
+    made = [_parameter(each, budget=budget) for each in chosen]
     made += [_parameter(each, old) for each in chosen for old in _former(each)]
     return lambda command: with_parameters(command, made)
 
@@ -152,8 +155,8 @@ def _former(each: Field[Any]) -> list[str]:
     return [old for old, name in FORMER.items() if name == each.name]
 
 
-def _parameter(each: Field[Any], former: str = "") -> inspect.Parameter:
-    """former: a name that it had before."""
+def _parameter(each: Field[Any], former: str = "", budget: bool = True) -> inspect.Parameter:
+    """former: a name that it had before; budget: the command takes one, too."""
     kind, default = kinds()[each.name], each.default
     if kind is Any:
         kind = Path | None
@@ -165,5 +168,5 @@ def _parameter(each: Field[Any], former: str = "") -> inspect.Parameter:
         former or option_name(each),
         inspect.Parameter.KEYWORD_ONLY,
         default=default,
-        annotation=Annotated[kind, named(each.name, hidden=bool(former))],
+        annotation=Annotated[kind, named(each.name, hidden=bool(former), budget=budget)],
     )

@@ -21,6 +21,7 @@ import numpy as np
 
 from ciphercohort.deploy import flower_commands
 from ciphercohort.deploy.supervise import Background, Program, child, supervised
+from ciphercohort.job.layout import check_role
 from ciphercohort.job.options import FilePath, names_in
 from parties import launch
 from parties.agent import settings as files
@@ -72,6 +73,7 @@ class Party(Background):
 
     def __init__(self, folder: FilePath) -> None:
         super().__init__(f"party {str(folder)!r}")
+        check_role(Path(folder), "party")
         self.folder = files.Settings.load(Path(folder)).folder
         self.ended: queue.SimpleQueue[str] = queue.SimpleQueue()
         """Tells `until_stopped` of an agent that has ended by itself."""

@@ -46,6 +46,7 @@ WITH_INFERENCE = ("logistic", "linear", "poisson")
 DEGREES = (3, 5, 7, 9, 11, 13, 15)
 DEFAULT_EPSILON, DEFAULT_DELTA, DEFAULT_PARTIES = 1.0, 1e-5, 3
 ANY = "any"
+BY_BUDGET = "any: with --within, which then is the default, the best of the three."
 """Protocol that a budget chooses."""
 FORMER = {"interval": "radius", "holdout": "test_share"}
 """Names that options had before, which still are taken."""
@@ -141,15 +142,16 @@ class TrainingOptions:
         "encrypted-rows: every row encrypted once, owners offline between refreshes; "
         "encrypted-model: rows stay home, and meet the encrypted model there, round by round; "
         "secure-aggregation: one small encrypted sum a round, owners online, every iterate public; "
-        "any: with --within, which then is the default, the best of the three.",
+        f"{BY_BUDGET}",
         choices=(*UPDATES, ANY),
         is_asked=True,
     )
     update: str = option(
         "",
-        "Update rule. Default: on rows that a private sum has whitened, with privacy "
-        "quadratic-gd, else nag; of numeric targets nag, or gd, lffr with privacy gd; of softmax "
-        f"and one-vs-rest nag-opt with privacy, else nag. Everywhere: {', '.join(ANYWHERE)}. "
+        "Update rule. Default: on rows that a private sum has whitened gd with privacy, "
+        "which quadratic-gd then is, else nag; of numeric targets nag, or gd, lffr with privacy "
+        "gd; of softmax and one-vs-rest nag-opt with privacy, else nag. Everywhere: "
+        f"{', '.join(ANYWHERE)}. "
         f"secure-aggregation alone: {', '.join((*VARIANTS, *IN_THE_CLEAR))}; of linear scd.",
         of=" or ".join((*CLASSIFIERS, "poisson", ENCRYPTED_MODEL, SECURE_AGGREGATION)),
     )
@@ -529,6 +531,11 @@ def training_fields(function: str, options: Mapping[str, Any]) -> dict[str, Any]
     promise = {name: training.pop(name, None) for name in ("epsilon", "delta", "colluders")}
     no_privacy = training.pop("no_privacy", False)
     training = {name: value for name, value in training.items() if value != ""}
+    if training.get("protocol") == ANY:
+        raise ParameterError(
+            f"protocol='any' is chosen by a budget, which {function} has none of: name one of "
+            f"{', '.join(UPDATES)}; cohort plan --within says which is best"
+        )
     training |= privacy_fields(no_privacy, **promise)
     # Refused here, and not by the first run; the owners are not known yet.
     chosen = SimulationConfig(**training, parties=None, split="by:owner")

@@ -39,6 +39,8 @@ from ciphercohort.job.layout import (
     TABLE,
     TRANSCRIPT,
     UNREADABLE,
+    WRITES,
+    give_session,
     is_alive,
     private_of,
     read_file,
@@ -59,6 +61,7 @@ from ciphercohort.verify.certificate import certificate_problems, input_problems
 from ciphercohort.verify.session import (
     ANOTHER,
     differences,
+    is_training,
     of_another_release,
     session_checks,
     strays,
@@ -117,15 +120,15 @@ def verify_run(
         if not any(strays(release, LOG)):
             return checks
         return [*checks, *(_of_a_party(release) if documents else ()), *_of_a_session(release)]
+    if status is None and not documents and is_training(release):
+        raise ParameterError(f"documents of {str(path)!r} are not written yet: {WRITES}")
     of_session = any((release / name).exists() for name in (SESSION, OUTCOME))
     # A run folder without its status is none; a session's has no halves.
     if status is None and rows is None and (documents or of_session) and release == path:
         return [*(_of_a_party(release) if documents else ()), *_of_a_session(release)]
     if status is None:
-        raise ParameterError(
-            f"{str(path)!r} is not a run folder: it has no readable {RELEASE}/{STATUS} of "
-            f"ciphercohort, and no {MESSAGES}"
-        )
+        missing = f"it has no readable {RELEASE}/{STATUS} of ciphercohort, and no {MESSAGES}"
+        raise ParameterError(f"{str(path)!r} is not a run folder: {give_session(path) or missing}")
     if rows is not None and private is None:
         raise ParameterError(
             f"{str(path)!r} has no {PRIVATE}/, where the scores are: leave data out, or give the "

@@ -48,6 +48,8 @@ from ciphercohort.job.layout import (
     REPORT,
     STUDIES,
     TABLE,
+    UNREADABLE,
+    WRITES,
     read_file,
 )
 from ciphercohort.report.release_report import render_release
@@ -313,9 +315,16 @@ def _unwritten(settings: Settings, session: Session, name: str, why: str) -> Par
     return ParameterError(f"{name} and what goes with it are not written ({why}): {cure}")
 
 
+def is_training(folder: Path) -> bool:
+    """Whether a session's outcome is of one, as far as it can be read."""
+    with suppress(*UNREADABLE):
+        return not Session.of(folder).is_sum
+    return False
+
+
 def _check_written(session: Session) -> None:
     """There are documents of a training, and not those before the sums that moved its model."""
-    folder, cure = session.folder, "cohort party results writes them, at the centre run --session"
+    folder, cure = session.folder, WRITES
     if not (folder / MODEL).exists():
         raise ParameterError(f"{MODEL} and what goes with it are not written yet: {cure}")
     model = read_file(folder / MODEL)

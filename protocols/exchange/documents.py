@@ -219,7 +219,7 @@ def load_toml(path: Path, kind: Any = dict[str, Any], **more: object) -> Any:
     try:
         fields = msgspec.toml.decode(path.read_bytes())
     except FileNotFoundError:
-        raise ParameterError(f"{path} does not exist: cohort … init makes it") from None
+        raise ParameterError(f"{path} does not exist") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ParameterError(f"{path} is malformed: {error}") from None
     for key in fields.keys() & more.keys():

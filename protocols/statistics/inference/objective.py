@@ -102,7 +102,7 @@ class ProductsObjective(OneSum):
     """
 
     kind = "products"
-    statistic = "products of columns, for the scale of covariates or for standard errors"
+    statistic = "products of columns: a linear model with its errors, or scales of covariates"
     released = "mean products of columns and targets, of each two"
     view = RANGES_VIEW
     precision = FINE
