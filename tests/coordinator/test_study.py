@@ -371,7 +371,7 @@ def test_documents_are_of_the_options_that_their_sums_were_asked_for(
         assert ("of the same rows" in unchecked.detail) == several
     for study, change in ASKED.values():
         assert told_otherwise(paths[study], centre, change), study
-    with pytest.raises(ParameterError, match='another series'):
+    with pytest.raises(ParameterError, match="another series"):
         deployed.survival(centre, by="ward", tau=20.0, session=paths["survival"].parent.name)
     for path in paths.values():
         plans = [

@@ -119,7 +119,9 @@ def test_a_series_that_was_interrupted_has_no_documents_yet(clinics: Hospitals) 
         begun.append(session)
         return clinics.drive(session)
 
-    stopped = SimpleNamespace(settings=clinics.settings, driving=lambda tell, session: dying)
+    stopped = SimpleNamespace(
+        settings=clinics.settings, driving=lambda tell, session, asked=None: dying
+    )
     clinics.agents.private = False
     with pytest.raises(KeyboardInterrupt):
         deployed.cox(stopped)
