@@ -201,6 +201,8 @@ class Description(Tabled):
     def tables(self) -> tuple[PaperTable, ...]:
         """By group, and by site where sites have consented."""
         title = f"{self.num_rows:,} rows of {len(self.opened.plan.members)} sites"
+        if promise := self.opened.plan.privacy:
+            title += f", epsilon {promise.epsilon:g}"
         group = f", by {self.by}" if self.by else ""
         found = [self._table("table-1", title + group, self.groups, self.differences)]
         if self.sites:

@@ -165,6 +165,8 @@ class Survival(Tabled):
     def tables(self) -> tuple[PaperTable, ...]:
         """One row a group."""
         title = f"Survival of {self.num_rows:,} rows" + (f" by {self.by}" if self.by else "")
+        if promise := self.opened.plan.privacy:
+            title += f", epsilon {promise.epsilon:g}"
         lines = [
             (
                 row["group"],

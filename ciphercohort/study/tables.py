@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from ciphercohort.report.html import Html, fragment, page, picture, section, table, tag
 from ciphercohort.results.coefficients import with_ends
+from ciphercohort.results.exact_sums import exact_words
 from ciphercohort.results.latex import latex, latex_row, latex_words
 from protocols.words import printable
 
@@ -111,6 +112,10 @@ class Tabled:
         """(SVG, what it shows) by name."""
         raise NotImplementedError
 
+    def released(self) -> dict[str, Any]:
+        """For JSON; privacy: the promise, where there is one."""
+        raise NotImplementedError
+
     def documents(self) -> Iterator[tuple[str, str]]:
         """(file name, text): every table as CSV and LaTeX, every picture, and a page of all."""
         tables, pictures = self.tables(), self.pictures()
@@ -119,16 +124,24 @@ class Tabled:
             yield f"{each.name}.tex", each.latex()
         for name, (svg, _) in pictures.items():
             yield f"{name}.svg", svg
-        yield "report.html", page(self.title, [tag("h1", self.title), *_parts(tables, pictures)])
+        parts = [tag("h1", self.title), *self._parts(tables, pictures)]
+        yield "report.html", page(self.title, parts)
 
     def _repr_html_(self) -> str:
-        return str(fragment(*_parts(self.tables(), self.pictures())))
+        return str(fragment(*self._parts(self.tables(), self.pictures())))
 
-
-def _parts(tables: Iterable[PaperTable], pictures: Mapping[str, tuple[str, str]]) -> Iterator[Html]:
-    yield from (each.html() for each in tables)
-    for svg, words in pictures.values():
-        yield picture(svg, printable(words), printable(words))
+    def _parts(
+        self, tables: Iterable[PaperTable], pictures: Mapping[str, tuple[str, str]]
+    ) -> Iterator[Html]:
+        promise = self.released().get("privacy")
+        words = exact_words(True)
+        if promise:
+            told = ", ".join(f"{name}={value:g}" for name, value in promise.items())
+            words = f"{told}, for all figures here together"
+        yield tag("p", tag("b", words))
+        yield from (each.html() for each in tables)
+        for svg, words in pictures.values():
+            yield picture(svg, printable(words), printable(words))
 
 
 def number(value: float, digits: int = 2) -> str:

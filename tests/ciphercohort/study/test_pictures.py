@@ -112,6 +112,9 @@ def test_a_notebook_shows_the_page(study: Callable[..., Any], asked: dict[str, A
     shown, files = found._repr_html_(), dict(found.documents())
     page = files["report.html"].replace("\n", "")
     assert shown.replace("\n", "") in page and f"<h1>{found.title}</h1>" in page
+    assert ("EXACT SUMS" in shown) == ("epsilon" not in asked)
+    assert ("<b>epsilon=20, delta=1e-05, for all" in shown) == ("epsilon" in asked)
+    assert ("epsilon 20" in found.tables()[0].text()) == ("epsilon" in asked)
     assert shown.count("<figure") == sum(name.endswith(".svg") for name in files) > 0
     assert shown.count("<table") >= sum(name.endswith(".csv") for name in files)
 
