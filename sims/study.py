@@ -318,7 +318,10 @@ def _of_stays(
 
 
 def _schema_of(terms: Asked, frame: pd.DataFrame, by: str | None) -> Schema:
-    """The schema that is given, or that of the rows, with one of the columns as its outcome."""
+    """The schema that is given, or that of the rows, with one of the columns as its outcome.
+
+    It is described as it would be among the others: a number as one, unless rows are grouped by it.
+    """
     if (found := terms.schema_given((by,))) is not None:
         return found
     used = {*(terms.include or frame.columns), *filter(None, [by])} - {*terms.left_out}
@@ -326,10 +329,9 @@ def _schema_of(terms: Asked, frame: pd.DataFrame, by: str | None) -> Schema:
     if not whole:
         raise DataError("every column has missing cells: give a schema")
     outcome = by if by in whole else whole[0]
-    for label, more in ((outcome, {"several": True}), ([outcome], {})):
-        try:
-            return terms.inferred(frame, label, (by,), **more)
-        except SchemaError:
-            if not isinstance(label, str):
-                raise
-    raise AssertionError("one of both has been tried last")
+    kinds: list[tuple[Any, dict[str, Any]]] = [([outcome], {}), (outcome, {"several": True})]
+    first, last = kinds[::-1] if outcome == by else kinds
+    try:
+        return terms.inferred(frame, first[0], (by,), **first[1])
+    except SchemaError:
+        return terms.inferred(frame, last[0], (by,), **last[1])

@@ -438,7 +438,9 @@ def results(folder: Folder, debug: options.Debug = False) -> None:
             series.setdefault(party.series(each), []).append(each)
         for first, *others in series.values():
             more = f"; {count(len(others) + 1, 'sum')}, the last is {others[-1]}" if others else ""
-            purposes = dict.fromkeys(party.purpose(each) for each in (first, *others))
+            begun = party.purpose(first)  # and the study that it began
+            later = dict.fromkeys(party.purpose(each) for each in others)
+            purposes = [begun, *(each for each in later if not begun.endswith(each))]
             epsilon = party.spent(first)
             spent = "" if epsilon is None else f"; epsilon={epsilon:g} for all of it"
             typer.echo(f"{first}  {'; '.join(purposes)}{more}{spent}")

@@ -451,9 +451,8 @@ def cox_by(sums: SumSeries, asked: CoxOptions) -> Cox:
     named = tuple(np.array(named)[has_rows].tolist())
     notes += _bounds(named, known, asked, stays)
     counted = float(np.rint(cells.sum()))
-    nowhere = sums.rows - counted if sums.rows - counted >= asked.least else 0.0
-    if nowhere:
-        notes.append(stays.nowhere(nowhere))
+    if nowhere := sums.rows - counted:
+        notes.append(stays.nowhere(nowhere, asked.least))
     if curves and not shared.any():
         notes.append("no adjusted curves: they are of times that all strata know")
     means_score = float(means @ theta)
@@ -481,7 +480,7 @@ def cox_by(sums: SumSeries, asked: CoxOptions) -> Cox:
         if curves and shared.any()
         else {},
         strata=strata,
-        num_rows=sums.rows - int(nowhere),
+        num_rows=sums.rows - int(nowhere if nowhere >= asked.least else 0),
         plans=tuple(plans),
         least=asked.least,
         notes=tuple(notes),

@@ -52,7 +52,7 @@ from protocols.statistics.inference.objective import ProductsObjective
 from protocols.statistics.inference.reach import USUAL, needs_words
 from protocols.statistics.study.objectives import LifetimesObjective, PersonTimeObjective
 from protocols.statistics.study.weighted import weighted
-from protocols.statistics.study.whitened import counts, read, whitened
+from protocols.statistics.study.whitened import counts, least_events, read, whitened
 from protocols.sums.plan import GradientPlan
 
 log = logging.getLogger(__name__)
@@ -279,14 +279,19 @@ def check_reach(sums: SumSeries, stays: Stays, covariates: Covariates, mu: float
             f"{sums.rows:,} rows of {len(covariates.names)} covariates leave no interval at "
             f"epsilon={sums.wanted.epsilon:g}, whatever they are: take more rows, or a larger one"
         )
-    told = list[str]()
+    counted = LifetimesObjective(
+        adds=Lifetimes(bins=BINS, recorded=False, late=stays.late), exact=False
+    )
+    std = noise_std(sums.plan(counted, mu * math.sqrt(COUNTED))) * sums.rows
+    told = [f"it takes {math.ceil(least_events(std, BINS)):,} events or more"]
     for events in EVENTS:
         needed = least(events / 10, WEIGHT)
         each = needs_words(needed) if needed <= USUAL else "probably no interval is left"
         told.append(f"where {events} of 10 have an event, {each}")
     log.warning(
-        "hazard ratios of %s rows and %d covariates with epsilon=%g: %s. Or there is no table, and "
-        "the budget is spent: columns that depend on each other need more; %s",
+        "hazard ratios of %s rows and %d covariates with epsilon=%g: %s. Else there is no "
+        "table, and the budget is spent. Columns that depend on each other, strong effects, and "
+        "luck of the noise need up to twice such a spread; %s",
         *(f"{sums.rows:,}", len(covariates.names), sums.wanted.epsilon, "; ".join(told), CURE),
     )
 

@@ -146,10 +146,11 @@ class Stays:
             f"{', '.join(map(shown, known)) or 'none'}"
         )
 
-    def nowhere(self, rows: float) -> str:
-        """A note; rows: how many."""
-        grid = "; --grid makes it finer" if self.grid.recorded else ""
-        return f"{rows:,.0f} rows count nowhere, for their entry is not before their time{grid}"
+    def nowhere(self, rows: float, least: int) -> str:
+        """A note; rows: how many; least: fewer are not told."""
+        many = f"fewer than {least}" if rows < least else f"{rows:,.0f}"
+        grid = ", on this grid; --grid makes it finer" if self.grid.recorded else ""
+        return f"{many} rows count nowhere, for their entry is not before their time{grid}"
 
 
 def check_exact(epsilon: float | None) -> None:

@@ -351,8 +351,8 @@ def survival_by(sums: SumSeries, asked: CurveOptions) -> Survival:
             for name, own in named.items()
             if np.rint(own).any()
         }
-    if not private and (gone := sums.rows - float(cells[..., :2].sum())) >= least:
-        notes.append(stays.nowhere(gone))
+    if not private and (gone := sums.rows - float(np.rint(cells[..., :2].sum()))):
+        notes.append(stays.nowhere(gone, least))
     few = [name for name, curve in curves.items() if not curve.known]
     if few and len(curves) > 1:  # the test would tell of rows whose curves are not shown
         notes.append(f"no log-rank test, for fewer than {least} rows: {', '.join(few)}")

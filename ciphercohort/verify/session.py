@@ -152,7 +152,7 @@ def session_checks(folder: Path) -> Iterator[Check]:
     told = sha256(to_json([each.said for each in same]).encode()).hexdigest()
     others = f"{count(len(beside), 'session')} beside it that it follows from"
     if session.is_sum and len(same) > 1:
-        others = f"those of all {len(same)} sums of its series"
+        others = f"all {len(same)} sums of its series"
     if at_centre:
         problems = [problem for each in beside for problem in _beside_problems(each)]
         fine = "as in its messages" + f" and in those of {others}" * bool(beside)

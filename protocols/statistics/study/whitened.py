@@ -49,6 +49,11 @@ def counts(cells: Array, std: float) -> Counts:
     return Counts(events, others, entries[0] if entries else np.zeros(len(cells)), at_risk, std)
 
 
+def least_events(std: float, bins: int) -> float:
+    """Below it noise drowns events; std: of a count."""
+    return 4 * std * math.sqrt(bins)
+
+
 def whitened(
     found: Counts,
     products: Array,
@@ -66,10 +71,10 @@ def whitened(
         PrivacyError: noise drowns the events.
     """
     bins, total = len(found.events), float(found.events.sum())
-    if not total > 4 * found.std * math.sqrt(bins):
+    if not total > (least := least_events(found.std, bins)):
         raise PrivacyError(
-            f"{total:.4g} events drown in noise of {found.std * math.sqrt(bins):.3g}: use more "
-            "rows, or a larger epsilon"
+            f"{total:.4g} events drown in noise: {least:.3g} are needed; use more rows, or a "
+            "larger epsilon"
         )
     shares = np.cumsum(found.events) / total
     ends = np.searchsorted(shares, np.arange(1, intervals) / intervals) + 1

@@ -402,3 +402,29 @@ def test_noise_of_figures_is_what_it_says() -> None:
     exact = describe(table, by="arm", split="by:site")
     assert "noise" not in exact.tables()[0].text() and not exact.noise
     assert "mean_noise" not in exact.groups["all"]["columns"]["age"]
+
+
+def test_a_table_is_the_same_whatever_column_stands_first() -> None:
+    """A column of whole numbers has a mean, not a category for each of them."""
+    rng, rows = np.random.default_rng(0), 300
+    table = pd.DataFrame(
+        {
+            "age": rng.integers(20, 70, rows),
+            "died": rng.integers(0, 2, rows),
+            "sex": rng.choice(["f", "m"], rows),
+            "weight": rng.normal(80, 9, rows).round(1),
+            "site": rng.choice(list("abc"), rows),
+        }
+    )
+    names = ["age", "died", "sex", "weight"]
+    found = []
+    for k in range(4):
+        order = [*names[k:], *names[:k], "site"]
+        told = describe(table[order], split="by:site").groups["all"]["columns"]
+        found.append({name: told[name] for name in names})
+    assert found[0]["age"]["mean"] == pytest.approx(table.age.mean())
+    assert found[0]["died"]["categories"] == ("0", "1")
+    for other in found[1:]:
+        for name, figures in found[0].items():
+            for key in ("mean", "sd", "median", "n", "missing", "counts"):
+                assert other[name].get(key) == pytest.approx(figures.get(key)), (name, key)
