@@ -41,6 +41,7 @@ from parties.reader.views import by_range, cells_schema, encode_with_views
 from protocols.errors import DataError, ParameterError, SchemaError
 from protocols.exchange.documents import suggest
 from protocols.statistics.evaluation.figures import LEAST
+from protocols.words import NOT_PRIVATE
 from sims.evaluation import shown_sites
 from sims.prepare import chosen_schema, inferred, split_rows
 from sims.simulated_sums import Sums
@@ -130,7 +131,8 @@ class Asked:
     def kept(self, found: Found, name: str) -> Found:
         """What was found, and its documents where some are asked for."""
         if self.epsilon is not None:
-            found = replace(found, notes=(*self.schema_notes, *found.notes))
+            seeded = (NOT_PRIVATE,) * (self.seed is not None)
+            found = replace(found, notes=(*seeded, *self.schema_notes, *found.notes))
         if self.out is not None:
             write(Path(self.out), name, found.released(), found.documents())
         return found

@@ -397,6 +397,7 @@ def test_noise_of_figures_is_what_it_says() -> None:
     # A difference is no less than 0, which noise alone is not.
     assert np.all(ratio[:4] > 0.7) and np.all(ratio[:4] < 1.4) and np.all(ratio < 2)
     text = own.tables()[0].text()
+    assert "NOT PRIVATE" in text and "NOT PRIVATE" in own._repr_html_()
     assert text.count("noise  ") == 4 and "±" in text
     assert "  missing" not in text  # there is none, and noise alone is not told as such
     exact = describe(table, by="arm", split="by:site")
