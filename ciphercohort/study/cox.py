@@ -46,6 +46,7 @@ from protocols.statistics.study.cox import (
     written,
 )
 from protocols.statistics.study.curves import between, run
+from protocols.statistics.study.description import hidden
 from protocols.statistics.study.objectives import CoxRowsObjective, RiskSetsObjective
 from protocols.sums.plan import GradientPlan
 
@@ -136,24 +137,25 @@ class Covariates:
             binary=binary,
         )
 
-    def few(self, means: Array, rows: float, least: int) -> frozenset[str]:
-        """Of a column that has a cell of few rows: their means would count it.
+    def few(self, means: Array, sizes: Array, least: int) -> NDArray[np.bool_]:
+        """Those of a column that has a cell of few rows, which means would count, shape (d,).
 
-        means: scaled, shape (d,), of `rows` rows; 0: they count none.
+        means: scaled, by group, shape (groups, d); sizes: rows, shape (groups,), 0: not known.
         """
-        found, groups = set[str](), [([*group], means[[*group]]) for group in self.flags]
+        found = np.zeros(len(self.names), bool)
+        groups = [([*group], means[:, group]) for group in self.flags]
         for j, filled in self.binary.items():
-            missing = means[j + 1] if f"{self.names[j]}=missing" in self.names else 0.0
-            high = (1 + means[j] - missing * (1 + (filled or 0.0))) / 2
-            groups.append(([j], np.array([high, missing])))
-            if rows and filled is not None and not missing:  # the high are not known from others
-                found.add(self.names[j])
+            missing = means[:, [j + 1]] if f"{self.names[j]}=missing" in self.names else 0.0
+            high = (1 + means[:, [j]] - missing * (1 + (filled or 0.0))) / 2
+            groups.append(([j], np.hstack([high, missing + 0 * high])))
+            # Cells that were filled in, and not counted, keep the others from being counted.
+            found[j] = sizes.any() and filled is not None and not np.any(missing)
         for group, shares in groups:
-            cells = np.rint(np.append(shares, 1 - shares.sum()) * rows)
-            if any(0 < cell < least for cell in cells):
-                beside = [group[0] - 1] if self.names[group[0]].endswith("=missing") else []
-                found |= {self.names[j] for j in (*group, *beside)}
-        return frozenset(found)
+            counts = (shares * sizes[:, None]).T
+            cells = np.rint(np.vstack([counts, sizes - counts.sum(axis=0)]))
+            beside = [group[0] - 1] if self.names[group[0]].endswith("=missing") else []
+            found[[*group, *beside]] |= hidden(cells, least).any()
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -468,7 +470,9 @@ def cox_by(sums: SumSeries, asked: CoxOptions) -> Cox:
         likelihood=(start.log_likelihood, current.log_likelihood),
         concordance=math.nan if stays.late else concordance(cells),
         means=_in_units(stays, covariates, means),
-        few=covariates.few(means, at_most, asked.least),
+        few=frozenset(
+            names[covariates.few(means[None], np.array([at_most]), asked.least)].tolist()
+        ),
         hazard={
             name: hazard * math.exp(means_score)
             for name, hazard in zip(named, current.hazard(inside)[has_rows], strict=True)

@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ciphercohort.results.result import Array
 from ciphercohort.study.asked import LEAST, GlmOptions
@@ -30,7 +29,6 @@ from parties.kernel.study.glm import ESTIMANDS, LEAST_TRIM, TARGETS
 from parties.reader.schema import CategoricalColumn, NumericColumn, Schema
 from protocols.errors import ParameterError
 from protocols.exchange.documents import shown, suggest
-from protocols.statistics.study.description import hidden
 from protocols.statistics.study.glm import GlmSums
 
 if TYPE_CHECKING:
@@ -249,28 +247,11 @@ class Weighting:
         found = self.after.clipped
         return found if not found or LEAST <= found <= self.num_rows - LEAST else None
 
-    def _hidden(self) -> NDArray[np.bool_]:
-        """Covariates of a column that has a cell of few rows, shape (d,)."""
-        own, before = self.treatment.model, self.before
-        found = np.zeros(len(own.names), bool)
-        groups = [(list(group), before.means[:, group]) for group in own.flags]
-        for j, typical in own.binary.items():
-            missing = before.means[:, [j + 1]] if f"{own.names[j]}=missing" in own.names else 0.0
-            high = (1 + before.means[:, [j]] - missing * (1 + (typical or 0.0))) / 2
-            groups.append(([j], np.hstack([high, missing + 0 * high])))
-            # Cells that were filled in, and not counted, keep the others from being counted.
-            found[j] = typical is not None and not np.any(missing)
-        for group, shares in groups:
-            counts = (shares * before.size[:, None]).T
-            cells = np.rint(np.vstack([counts, before.size - counts.sum(axis=0)]))
-            beside = [group[0] - 1] if own.names[group[0]].endswith("=missing") else []
-            found[[*group, *beside]] |= hidden(cells, LEAST).any()
-        return found
-
     def balance(self) -> list[dict[str, Any]]:
         """name; mean, mean_others, difference; and weighted_ ones: NaN is not shown."""
         own, before = self.treatment.model, self.before
-        sizes, covered = np.maximum(before.size, 2.0)[:, None], self._hidden()
+        sizes = np.maximum(before.size, 2.0)[:, None]
+        covered = own.few(before.means, before.size, LEAST)
         variance = np.maximum(before.seconds - before.means**2, 0.0)
         flag = np.isin(np.arange(len(own.names)), [j for group in own.flags for j in group])
         variance = np.where(flag, variance, variance * sizes / (sizes - 1))
