@@ -90,11 +90,11 @@ def cases(names: list[str], veterans: Path | None) -> Iterator[Case]:
 def binned(rows: pd.DataFrame, stays: Stays) -> pd.DataFrame:
     """Times as ends of their bins, entries as ends of the bins before; of rows that count."""
     ends = np.concatenate([[stays.low], stays.times])
-    found = rows.copy()
+    found = rows[rows[ENTRY] < rows[TIME]].copy() if ENTRY in rows else rows.copy()
     first = 0 if stays.grid.recorded else 1
-    found[TIME] = ends[np.maximum(np.searchsorted(ends, rows[TIME] - 1e-9), first)]
+    found[TIME] = ends[np.maximum(np.searchsorted(ends, found[TIME] - 1e-9), first)]
     if ENTRY in rows:
-        found[ENTRY] = ends[np.searchsorted(ends, rows[ENTRY] + 1e-9, side="right") - 1]
+        found[ENTRY] = ends[np.searchsorted(ends, found[ENTRY] + 1e-9, side="right") - 1]
         found = found[found[ENTRY] < found[TIME]]
     return found
 
