@@ -38,13 +38,14 @@ class Asked:
         others = {k: flag for k, flag in (flags or {}).items() if k in own and k != flag}
         return cls(command=command, options=own, flags=others)
 
-    def other(self, began: Asked) -> str:
+    def other(self, began: Asked, default: Mapping[str, Any]) -> str:
         """What is given now and was another when a session began, in words; empty: nothing."""
         if self.command != began.command:
             return "it is of another command"
         for name, value in self.options.items():
-            if value != (first := began.options.get(name)):
-                return f"{name}={value!r}, and it began {f'with {first!r}' if first else 'without'}"
+            if value != (first := began.options.get(name, _plain(default.get(name)))):
+                own = "without" if first is None else f"with {first!r}"
+                return f"{name}={value!r}, and it began {own}"
         return ""
 
     def line(self) -> list[str]:

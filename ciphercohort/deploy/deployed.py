@@ -165,7 +165,7 @@ def options_asked(
     began = asked_of(settings, session)
     if began is None:  # of an earlier release
         return asked, {**default, **given}
-    if other := asked.other(began):
+    if other := asked.other(began, default):
         raise ParameterError(
             f"session {session}: {other}: go on with it by {goes_on_by(settings, session)}"
         )

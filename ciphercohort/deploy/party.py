@@ -509,11 +509,16 @@ def _renew_card(settings: files.Settings, rows: int) -> None:
     now = msgspec.structs.replace(card, rows=rows, **shape)
     if now != card:
         path.write_text(now.to_json(), encoding="utf-8")
-        log.warning(
-            "table or schema have changed (%d rows now, %d before): send %s to the centre again, "
-            "which plans by it after cohort coordinator admit; keys are the same",
-            *(rows, card.rows, path),
+        words = (
+            f"the table has changed ({rows} rows now, {card.rows} before): send {path} to the "
+            "centre again, which plans by it after cohort coordinator admit; keys are the same"
         )
+        if now.schema != card.schema:
+            words = (
+                f"schema.json is not that of {path} as it was: the centre takes one schema of all "
+                "parties, and refuses this card until its own and all cards are of it"
+            )
+        log.warning("%s", words)
 
 
 def _watch(

@@ -151,9 +151,9 @@ class GlmOptions(_Options):
             raise ParameterError(
                 f"exclude={shown(both[0])} is also in propensity_columns: leave it out of one"
             )
-        if exclude and not columns:
+        if known and not columns:
             columns = tuple(name for name in known if name not in gone)
-            if not columns:
+            if exclude and not columns:
                 raise ParameterError("propensity: exclude leaves no column for its model")
         return replace(
             self,

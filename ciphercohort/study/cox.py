@@ -145,11 +145,12 @@ class Covariates:
         found = np.zeros(len(self.names), bool)
         groups = [([*group], means[:, group]) for group in self.flags]
         for j, filled in self.binary.items():
-            missing = means[:, [j + 1]] if f"{self.names[j]}=missing" in self.names else 0.0
+            counted = f"{self.names[j]}=missing" in self.names
+            missing = means[:, [j + 1]] if counted else 0.0
             high = (1 + means[:, [j]] - missing * (1 + (filled or 0.0))) / 2
             groups.append(([j], np.hstack([high, missing + 0 * high])))
             # Cells that were filled in, and not counted, keep the others from being counted.
-            found[j] = sizes.any() and filled is not None and not np.any(missing)
+            found[j] = sizes.any() and filled is not None and not counted
         for group, shares in groups:
             counts = (shares * sizes[:, None]).T
             cells = np.rint(np.vstack([counts, sizes - counts.sum(axis=0)]))

@@ -288,8 +288,8 @@ def _by_sums(
         found, told = error, error.documented
     if len(sums.done) != len(sums.sessions):
         raise ParameterError(
-            f"session {sums.sessions[0]!r} began a series of {len(sums.sessions)} sums, and these "
-            f"options take {len(sums.done)}: give those that it began with, or leave --session out"
+            f"session {sums.sessions[0]!r} began a series of {len(sums.sessions)} sums, and what "
+            f"was asked takes {len(sums.done)}: its documents cannot be made of them"
         )
     return found, {**told, "asked": asked, "sessions": sums.sessions}, sums.sessions
 

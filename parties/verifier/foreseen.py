@@ -111,7 +111,7 @@ def _of_rows(plan: RunPlan, owner: Any) -> Iterator[str]:
         }
         yield f"{what.capitalize()} {before[:16]} {said[same]}"
         if what == "series" and (asked := owner.asked_of(before)):
-            yield f"It was begun by what you were asked so: {asked_words(asked)}"
+            yield f"When it began you were asked for: {asked_words(asked)}"
 
 
 def _of_budget(plan: RunPlan, owner: Any) -> tuple[str, ...]:

@@ -568,7 +568,7 @@ def test_a_weighted_model_is_that_of_a_simulation(clinics: Hospitals, tmp_path: 
         told = foreseen(plan, owner)
         assert told[0].endswith(": age, ward"), told
     # Later sums are told by what the first was asked for.
-    assert told[-1].startswith('It was begun by what you were asked so: study "glm"')
+    assert told[-1].startswith('When it began you were asked for: study "glm"')
     assert 'target "died"; family "binomial"; propensity "ward=B"' in told[-1]
     asked = "".join(remarks(found.plans[0]))
     for said in ('propensity "ward=B"', 'estimand "ate"', "trim 0.01"):

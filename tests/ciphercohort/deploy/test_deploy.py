@@ -176,7 +176,9 @@ def test_a_table_that_changed_has_a_new_card(
     before, text = Card.load(party.card), party.card.read_text()
     with party.start(PASSPHRASE, only="agent"):
         after = Card.load(party.card)
-    said = [line for line in caplog.messages if "cohort coordinator admit" in line]
+    words = {"rows": "cohort coordinator admit", "schema": "schema.json is not that of"}
+    told = words.get(change, "card.json")
+    said = [line for line in caplog.messages if told in line]
     assert (party.card.read_text() == text) == (change == "nothing") == (not said)
     assert (after.name, after.identity, after.node_key) == (
         *(before.name, before.identity, before.node_key),
@@ -186,12 +188,15 @@ def test_a_table_that_changed_has_a_new_card(
     assert (after.schema == before.schema) == (change != "schema")
     shutil.copytree(home / "centre", tmp_path / "centre", ignore=SOCKETS)
     centre = Coordinator(tmp_path / "centre")
-    if change != "schema":
+    if change == "schema":
+        with pytest.raises(ParameterError, match="another schema"):
+            centre.admit(party.card)
+    else:
         centre.admit(party.card)
         assert centre.settings.cards()[party.name] == after
     with party.start(PASSPHRASE, only="agent"):
         pass
-    assert len(said) == len([s for s in caplog.messages if "cohort coordinator admit" in s])
+    assert len(said) == len([line for line in caplog.messages if told in line])
 
 
 def test_an_owner_is_shown_what_its_agent_said(home: Path, tmp_path: Path) -> None:

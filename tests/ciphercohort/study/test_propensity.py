@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pytest
@@ -203,18 +205,21 @@ def test_a_column_is_as_hidden_as_its_missing_cells(column: str) -> None:
         assert all(map(math.isnan, row.values())) == name.startswith(column), name
 
 
-@pytest.mark.parametrize("missing", ["none", "indicator", "typical"])
+@pytest.mark.parametrize("missing", ["none", "indicator", "typical", "indicator of none"])
 @pytest.mark.parametrize("few", [False, True])
 def test_cells_of_two_numbers_are_counted_as_those_of_categories(few: bool, missing: str) -> None:
     """By the schema, whatever stands for missing cells; where these are not counted, nothing is."""
     rows = table("gaussian").drop(columns=["w", "off"])
     flag = (np.arange(ROWS) % (97 if few else 4) == 0).astype(float)
-    empty = (np.arange(ROWS) % 5 == 1) & (missing != "none")
+    empty = (np.arange(ROWS) % 5 == 1) & (missing in ("indicator", "typical"))
     rows["flag"] = pd.Series(flag).where(~empty)
     fill = "typical" if missing == "typical" else "indicator"
     schema = inferred(rows, ["y"], [], exclude=("site",), missing=fill)
     (own,) = (column for column in schema.columns if column.name == "flag")
     assert isinstance(own, NumericColumn) and own.binary
+    if missing == "indicator of none":
+        told = msgspec.structs.replace(own, missing="indicator")
+        schema = replace(schema, columns=tuple(told if c is own else c for c in schema.columns))
     shards = {name: encode_shard(each, by_range(schema)) for name, each in rows.groupby("site")}
     sums = Plain(
         schema=by_range(schema),
