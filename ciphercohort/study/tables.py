@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -99,22 +100,22 @@ def _indented(name: str) -> Html:
     return fragment("\u2003" * name.startswith(INDENT), name.strip())
 
 
-class Tabled:
+class Tabled(ABC):
     """What a study found: its tables and pictures, as files, as a page and in a notebook."""
 
     title: ClassVar[str]
 
+    @abstractmethod
     def tables(self) -> tuple[PaperTable, ...]:
         """The first is what was asked for."""
-        raise NotImplementedError
 
+    @abstractmethod
     def pictures(self) -> dict[str, tuple[str, str]]:
         """(SVG, what it shows) by name."""
-        raise NotImplementedError
 
+    @abstractmethod
     def released(self) -> dict[str, Any]:
         """For JSON; privacy: the promise, where there is one."""
-        raise NotImplementedError
 
     def documents(self) -> Iterator[tuple[str, str]]:
         """(file name, text): every table as CSV and LaTeX, every picture, and a page of all."""

@@ -19,7 +19,7 @@ from ciphercohort.after.sums import sums_wanted
 from ciphercohort.study.asked import GlmOptions
 from ciphercohort.study.glm import Glm, glm_by
 from parties.kernel.study.glm import TARGETS
-from parties.reader.schema import NumericColumn
+from parties.reader.schema import NumericColumn, Schema
 from parties.reader.shard import encode_shard
 from parties.reader.views import by_range
 from protocols.errors import ParameterError, SchemaError
@@ -55,6 +55,15 @@ def table(family: str, seed: int = 3, rows: int = ROWS, effect: float = 0.5) -> 
             **{"w": rng.uniform(0.5, 3, rows), "off": 0.0, "site": rng.choice(list("pqrs"), rows)},
         }
     )
+
+
+def over(rows: pd.DataFrame, schema: Schema, columns: tuple[str, ...] = ()) -> Plain:
+    """Sums over the rows of every site, in the clear."""
+    own = by_range(schema)
+    shards = {str(name): encode_shard(each, own) for name, each in rows.groupby("site")}
+    sizes = {name: each.rows for name, each in shards.items()}
+    wanted = sums_wanted(None, 1e-5, 0)
+    return Plain(schema=own, sizes=sizes, wanted=wanted, shards=shards, columns=columns)
 
 
 def design(rows: pd.DataFrame, *names: str) -> pd.DataFrame:
@@ -220,14 +229,7 @@ def test_cells_of_two_numbers_are_counted_as_those_of_categories(few: bool, miss
     if missing == "indicator of none":
         told = msgspec.structs.replace(own, missing="indicator")
         schema = replace(schema, columns=tuple(told if c is own else c for c in schema.columns))
-    shards = {name: encode_shard(each, by_range(schema)) for name, each in rows.groupby("site")}
-    sums = Plain(
-        schema=by_range(schema),
-        sizes={name: each.rows for name, each in shards.items()},
-        wanted=sums_wanted(None, 1e-5, 0),
-        shards=shards,
-        columns=("arm",),
-    )
+    sums = over(rows, schema, ("arm",))
     found = glm_by(sums, GlmOptions(target="y", family="gaussian", propensity="arm=b"))
     assert found.weighting is not None
     told = {row.pop("name"): row for row in found.weighting.balance()}
@@ -252,13 +254,7 @@ def test_a_target_beyond_those_that_rows_can_name_is_refused() -> None:
     for name in names:
         asked: dict[str, Any] = {"target": name, "family": "gaussian"}
         schema = inferred(rows, names, [], exclude=("site", "y"))
-        shards = {key: encode_shard(each, by_range(schema)) for key, each in rows.groupby("site")}
-        sums = Plain(
-            schema=by_range(schema),
-            sizes={key: each.rows for key, each in shards.items()},
-            wanted=sums_wanted(None, 1e-5, 0),
-            shards=shards,
-        )
+        sums = over(rows, schema)
         if names.index(name) < TARGETS:
             assert glm_by(sums, GlmOptions(**asked)).coef[0] > names.index(name) - 3
             continue
