@@ -229,7 +229,8 @@ def test_groups_of_rows_that_are_alike_round_independently(
     two = math.sqrt((1 + float(np.sum(s.astype(float) ** 2))) / 6)
     for one, other in itertools.combinations(scores, 2):
         found = rms(one - other) / two
-        assert found == 0 if mutant else 0.9 < found < 1.1
+        # A standard deviation of 0.03 over keys and draws; one rounding for two would be 0.71.
+        assert found == 0 if mutant else abs(found - 1) < 0.2
 
 
 # -- refresh -------------------------------------------------------------------------------------
