@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 
 from ciphercohort.deploy import flower_commands
-from ciphercohort.deploy.supervise import Background, Program, child, supervised
+from ciphercohort.deploy.supervise import Background, Program, child, rolled, supervised
 from ciphercohort.job.layout import check_role
 from ciphercohort.job.options import FilePath, names_in
 from parties import launch
@@ -36,7 +36,7 @@ from protocols import errors
 from protocols.errors import ParameterError
 from protocols.exchange import validity
 from protocols.exchange.cards import Card, Invitation
-from protocols.exchange.private_files import private_folder, private_opener, write_private
+from protocols.exchange.private_files import private_opener, write_private
 from protocols.names import DEFAULT_COLLUDERS, spoken
 
 log = logging.getLogger(__name__)
@@ -312,7 +312,9 @@ class Party(Background):
     def node(self) -> str:
         """What the node of this folder says last of its connection, and when; empty: nothing."""
         path = _node_log(self.folder)
-        lines = path.read_text(errors="replace").splitlines() if path.exists() else []
+        lines = list[str]()
+        with suppress(FileNotFoundError):
+            lines = path.read_text(errors="replace").splitlines()
         said = (line for line in reversed(lines) if ONLINE in line or OFFLINE in line)
         when, _, words = next(said, "").partition(",")
         told = ONLINE if ONLINE in words else OFFLINE
@@ -324,7 +326,9 @@ class Party(Background):
         For its owner alone: of what it refuses the centre hears less. How it ended, `status` says.
         """
         path = _agent_log(self.folder)
-        lines = path.read_text(errors="replace").splitlines() if path.exists() else []
+        lines = list[str]()
+        with suppress(FileNotFoundError):
+            lines = path.read_text(errors="replace").splitlines()
         began = [k for k, line in enumerate(lines) if line.endswith(" begins")]
         own = lines[began[-1] + 1 if began else 0 :]
         return [line for line in own if " is over: " not in line][-MOST_SAID:]
@@ -544,10 +548,9 @@ def _logged(path: Path) -> IO[bytes]:
                 with suppress(OSError, ValueError):  # this process's own may be closed
                     sys.stderr.write(line)
                     sys.stderr.flush()
-                with suppress(OSError), open(path, "a", opener=private_opener) as kept:
+                with suppress(OSError), open(rolled(path), "a", opener=private_opener) as kept:
                     kept.write(f"{datetime.now().isoformat(' ', 'seconds')} {line}")
 
-    private_folder(path.parent)
     threading.Thread(target=keep, daemon=True).start()
     return os.fdopen(sink, "wb")
 

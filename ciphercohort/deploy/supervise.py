@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 LONGEST_PAUSE_SECONDS = 10.0
 _STOP_SECONDS = 10.0
 _CHILDREN_LOOKS = 10
+LONGEST_LOG = 8 << 20
+"""Bytes. A log that is longer becomes FILE.1, in place of the one before."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,7 +63,7 @@ def supervised(program: Program) -> Iterator[None]:
 def _keep(program: Program, stopping: threading.Event) -> None:
     pause, told = 0.5, ""
     while not stopping.is_set():
-        began, before = time.monotonic(), _size(program.log_path)
+        began, before = time.monotonic(), _size(rolled(program.log_path))
         found, words = program.ready
         with _started(program) as process:
             while process.poll() is None and not stopping.wait(0.2):
@@ -89,13 +91,21 @@ def _has(path: Path, start: int, text: str) -> bool:
         return text.encode() in file.read()
 
 
+def rolled(path: Path) -> Path:
+    """A log to append to, in a folder that is there: a new one where it has become too long."""
+    private_folder(path.parent)
+    with suppress(OSError):
+        if _size(path) > LONGEST_LOG:
+            path.replace(path.with_name(f"{path.name}.1"))
+    return path
+
+
 def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
 @contextmanager
 def _started(program: Program) -> Iterator[subprocess.Popen[Any]]:
-    private_folder(program.log_path.parent)
     with open(program.log_path, "ab", opener=private_opener) as output:
         held = child(
             program.command,

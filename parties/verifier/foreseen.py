@@ -49,7 +49,9 @@ def _check_begun(plan: RunPlan) -> None:
 
 
 def _of_columns(plan: RunPlan, owner: Any) -> Iterator[str]:
-    """Of a study, by this owner's own schema: a plan says their places."""
+    """By this owner's own schema: a plan of a study says places, one of a training its digest."""
+    if not plan.statistic and plan.schema.get("digest") == owner.schema.digest():
+        yield f"What the model predicts, by your schema: {', '.join(owner.schema.label.names)}"
     places = getattr(getattr(plan, "task", None), "places", None)
     views = views_of(owner.schema, plan.view) if places is not None else ()
     view = next((each for each in views if each.digest() == plan.schema.get("digest")), None)

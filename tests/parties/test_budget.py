@@ -47,7 +47,7 @@ def owner_of(ledger: Ledger | None) -> Any:
     """What `foreseen` asks an owner."""
     held = SimpleNamespace(_ledger=ledger, _dataset="rows")
     return SimpleNamespace(
-        schema=SimpleNamespace(norm_bound=NORM),
+        schema=SimpleNamespace(norm_bound=NORM, digest=str),
         foresee=partial(Owner.foresee, held),
         had_these_rows=lambda plan: True,
         asked_of=lambda plan: {},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +13,14 @@ import pytest
 from parties.account import Account
 from parties.kernel.private import Private
 from parties.reader.imputation import CellModel, Imputation
-from parties.reader.schema import CategoricalColumn, NumericColumn, Schema, Targets
+from parties.reader.schema import (
+    CategoricalColumn,
+    Classes,
+    Label,
+    NumericColumn,
+    Schema,
+    Targets,
+)
 from parties.reader.views import encode_with_views, views_of
 from parties.verifier.foreseen import foreseen
 from protocols.exchange import CELLS_VIEW, RANGES_VIEW
@@ -80,6 +88,7 @@ def test_whatever_moves_a_feature_is_named(view: str, schema: Schema) -> None:
         plan: Any = SimpleNamespace(
             view=view,
             schema={"digest": schema.digest()},
+            statistic="a sum",
             task=SimpleNamespace(places=(k,), several=None),
             privacy=None,
         )
@@ -88,3 +97,23 @@ def test_whatever_moves_a_feature_is_named(view: str, schema: Schema) -> None:
         hidden += [(k, name, told) for name in names if name not in told]
     assert not hidden and any(moved.values())
     assert bool(drawn) == (schema.imputation is not None and schema.imputation.draw > 0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        (Label("died", "no", "yes"), "died"),
+        (Classes("stage", ("i", "ii", "iii")), "stage"),
+        (SCHEMA.label, "time, event"),
+    ],
+    ids=["label", "classes", "targets"],
+)
+def test_a_training_names_what_its_model_predicts(kind: Any, names: str) -> None:
+    """By the owner's own schema, which the plan's digest is of; a sum's columns are its own."""
+    own = replace(SCHEMA, label=kind)
+    plan: Any = SimpleNamespace(statistic="", schema={"digest": own.digest()}, privacy=None)
+    words = f"What the model predicts, by your schema: {names}"
+    assert foreseen(plan, SimpleNamespace(schema=own)) == (words,)
+    assert not foreseen(plan, SimpleNamespace(schema=SCHEMA)) or kind == SCHEMA.label
+    plan.statistic = "a sum"
+    assert not foreseen(plan, SimpleNamespace(schema=own))

@@ -71,7 +71,9 @@ def owner(folder: Path | None, frame: pd.DataFrame = FRAME, schema: Schema = SCH
 
 
 def plan(training: str = TRAINING, *, judges: bool = False) -> Any:
-    return SimpleNamespace(of_training=training, judges=judges, held_out=None, privacy=None)
+    return SimpleNamespace(
+        of_training=training, judges=judges, held_out=None, privacy=None, statistic="a sum"
+    )
 
 
 @pytest.fixture
@@ -91,7 +93,9 @@ def test_what_follows_a_plan_over_other_rows_is_refused(
     """Before anything is booked; also where there is no record of another plan that it names."""
     for unknown in (None, *{*BEFORE.values()} - {BEFORE[what]}):
         named = {BEFORE[what]: TRAINING} | ({unknown: "ef" * 32} if unknown else {})
-        later: Any = SimpleNamespace(judges=False, held_out=None, privacy=None, **named)
+        later: Any = SimpleNamespace(
+            judges=False, held_out=None, privacy=None, statistic="a sum", **named
+        )
         assert any(
             "of the rows that you have now" in told for told in foreseen(later, owner(trained))
         )
@@ -117,7 +121,11 @@ def test_rows_that_were_held_back_are_known_by_their_coins_where_no_seal_is_left
     """An evaluation of them over others could only be refused after it is paid for."""
     back = HeldOut(share=0.5, draw="d")
     judging: Any = SimpleNamespace(
-        of_training=TRAINING, judges=True, held_out=replace(back, judged=True), privacy=None
+        of_training=TRAINING,
+        judges=True,
+        held_out=replace(back, judged=True),
+        privacy=None,
+        statistic="a sum",
     )
     coins = CoinBox(tmp_path / COINS, vault, SystemRandomness())
     before = owner(tmp_path / "a")

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from ciphercohort.deploy import drive, flower_commands, supervise
+from ciphercohort.deploy import drive, flower_commands, party, supervise
 from ciphercohort.deploy.supervise import Program, child, supervised
 from coordinator.settings import CARDS, Settings
 from protocols.errors import ParameterError, ProtocolError
@@ -55,6 +55,41 @@ def test_a_program_is_started_again_and_ends_with_its_children(tmp_path: Path) -
             time.sleep(0.05)
         else:
             raise AssertionError(f"process {pid} is alive")
+
+
+def test_a_log_that_became_long_is_put_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a program, when it starts; of an agent, at its next line. One file before is kept."""
+    monkeypatch.setattr(supervise, "LONGEST_LOG", 100)
+    path = tmp_path / "logs" / "x.log"
+    assert supervise.rolled(path) == path and path.parent.is_dir()
+    program = Program(
+        name="x",
+        command=["echo", "anew"],
+        environment=os.environ,
+        log_path=path,
+        ready=("anew", ""),
+    )
+    for first, left in (("a" * 100, "a" * 100 + "anew\n"), ("b" * 101, "anew\n")):
+        path.write_text(first)
+        with supervised(program):
+            for _ in range(200):
+                if path.exists() and path.read_text().endswith("anew\n"):
+                    break
+                time.sleep(0.02)
+        assert path.read_text() == left
+    aside = path.with_name("x.log.1")
+    assert aside.read_text() == "b" * 101
+    path.unlink()
+    with party._logged(path) as sink:
+        for _ in range(4):
+            sink.write(b"a line of an agent\n")  # and its time: 39 bytes
+    for _ in range(200):
+        if aside.read_text().count("agent") == 3 and path.exists() and path.stat().st_size:
+            break
+        time.sleep(0.02)
+    assert path.read_text().count("agent") == 1 and aside.read_text().count("agent") == 3
 
 
 STUBBORN = """import signal, subprocess, sys, time
