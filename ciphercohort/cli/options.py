@@ -60,7 +60,7 @@ def named(name: str, *, hidden: bool = False, budget: bool = True) -> Any:
     group = next(group for group in GROUPS if each in options_of(group))
     words = each.metadata["words"]
     words = words if budget else words.replace(f"; {BY_BUDGET}", ".")
-    if each.metadata["is_asked"] and each.default is not None:
+    if each.metadata["is_asked"] and each.default not in (None, ""):
         default = each.default if isinstance(each.default, str) else f"{each.default:g}"
         words = f"{words} Default: {default}."
     flags: tuple[str, ...] = ()

@@ -34,8 +34,9 @@ from ciphercohort.deploy.training import trained
 from ciphercohort.job.config import (
     DEFAULT_DELTA,
     training_fields,
+    usual_model,
 )
-from ciphercohort.job.figures import USUAL_MODEL, check_kind
+from ciphercohort.job.figures import check_kind
 from ciphercohort.job.layout import INFERENCE, MODEL, UNREADABLE, check_role, model_path
 from ciphercohort.job.options import DeployOptions, FilePath
 from ciphercohort.results.exact_sums import SECURE, exact_words
@@ -130,7 +131,7 @@ class Coordinator(Background):
                 the schema. Nothing is written then.
         """
         known = Schema.load(Path(schema))
-        options["model"] = options.get("model") or USUAL_MODEL[type(known.label)]
+        options["model"] = options.get("model") or usual_model(schema, ())
         training = training_fields("Coordinator.init", options)
         check_kind(known, training["model"])
         setup.init_coordinator(

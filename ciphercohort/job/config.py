@@ -6,7 +6,10 @@ of them are refused here, before any data are read or a key is made.
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import Field, dataclass, fields, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -43,6 +46,8 @@ if TYPE_CHECKING:
 PROFILES = ("secure", "fast-insecure")
 WITH_INFERENCE = ("logistic", "linear", "poisson")
 """Models whose standard errors are known."""
+USUAL_MODEL = {"targets": "linear", "classes": "softmax"}
+"""Where none is asked for, by the key of a schema's label; else logistic."""
 DEGREES = (3, 5, 7, 9, 11, 13, 15)
 DEFAULT_EPSILON, DEFAULT_DELTA, DEFAULT_PARTIES = 1.0, 1e-5, 3
 ANY = "any"
@@ -126,14 +131,15 @@ class TrainingOptions:
     """
 
     model: str = option(
-        "logistic",
+        "",
         "logistic (a label of two values); softmax or one-vs-rest (a label of three or more, with "
         "--protocol secure-aggregation); or of numeric targets, several at once: linear, or "
         "improved-lffr (predictions bend towards the ends of the range), both on encrypted sums, "
         "or lffr (a sigmoid of the target's range, on encrypted rows); or poisson (one target that "
         "counts from 0, on encrypted rows, without privacy). Of numeric targets all also run "
         "with --protocol encrypted-model, without privacy but for lffr, and linear with "
-        "secure-aggregation. A deployment that names none takes its schema's.",
+        "secure-aggregation. Default: logistic, linear or softmax, by the outcome of the schema; "
+        "without one linear with --target, else logistic.",
         choices=tuple(MODELS),
         is_asked=True,
     )
@@ -363,6 +369,8 @@ class SimulationConfig(
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "protocol", protocol_name(self.protocol))
+        model = self.model or usual_model(self.schema, self.targets)
+        object.__setattr__(self, "model", model)
         for name in ("targets", "exclude", "include"):
             object.__setattr__(self, name, names_in(getattr(self, name)))
         for each in fields(self):
@@ -466,7 +474,8 @@ def configured(function: str = "simulate", /, **options: Any) -> SimulationConfi
                 raise ParameterError(f"{name}={given[field]!r} is given without data: add --data")
     if "test" in given and "test_share" in given:
         raise ParameterError("test and test_share are both given: choose one of them")
-    if "within" in given and given.get("model", "logistic") == "logistic":
+    model = given.get("model") or usual_model(given.get("schema"), given.get("targets"))
+    if "within" in given and model == "logistic":
         given.setdefault("protocol", ANY)
     promise = {name: given.pop(name, None) for name in ("epsilon", "delta", "colluders")}
     given |= privacy_fields(given.pop("no_privacy", False), **promise)
@@ -475,6 +484,18 @@ def configured(function: str = "simulate", /, **options: Any) -> SimulationConfi
     config = SimulationConfig(**given)
     check_places(config)
     return config
+
+
+def usual_model(schema: Any, targets: Any) -> str:
+    """Where none is named: of the outcome of a schema file, if it can be read; else of targets.
+
+    Read as JSON alone: options are checked before anything is loaded.
+    """
+    if isinstance(schema, (str, os.PathLike)):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            label = json.loads(Path(schema).read_text(encoding="utf-8"))["label"]
+            return next((model for key, model in USUAL_MODEL.items() if key in label), "logistic")
+    return "linear" if targets else "logistic"
 
 
 def known_fields(

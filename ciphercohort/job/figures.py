@@ -28,8 +28,6 @@ KINDS: Mapping[type, str] = {
     Classes: "a label of several classes",
     Targets: "numeric targets",
 }
-USUAL_MODEL: Mapping[type, str] = {Label: "logistic", Classes: "softmax", Targets: "linear"}
-"""Where none is asked for."""
 FITTING: Mapping[type, str] = {
     Label: "logistic",
     Classes: "softmax or one-vs-rest",

@@ -13,6 +13,7 @@ from ciphercohort.cli.app import app
 from ciphercohort.cli.options import GROUPS
 from ciphercohort.job.config import DEGREES, SimulationConfig, configured
 from ciphercohort.job.options import option_name, options_of
+from parties.reader.schema import Classes, Label, NumericColumn, Schema, Targets
 from protocols.errors import ParameterError
 from protocols.numerics.approximation import SIGMOID_DEGREES
 from protocols.updates.registry import RULES, UNASKED, UPDATES
@@ -124,3 +125,39 @@ def test_every_field_is_of_one_group_and_has_words() -> None:
     for each in options_of(*GROUPS):
         assert each.metadata["words"]
         assert f"--{option_name(each).replace('_', '-')}" in offered
+
+
+@pytest.mark.parametrize(
+    ("label", "model"),
+    [
+        (Label("y", "no", "yes"), "logistic"),
+        (Classes("y", ("a", "b", "c")), "softmax"),
+        (Targets((NumericColumn("y", 0.0, 9.0),)), "linear"),
+    ],
+    ids=["label", "classes", "targets"],
+)
+def test_the_model_is_the_outcomes_where_none_is_named(
+    label: Any, model: str, tmp_path: Path
+) -> None:
+    """Simulated and planned as deployed (test_deploy.py); one that is named stays."""
+    path = tmp_path / "schema.json"
+    column = NumericColumn("x", 0.0, 1.0)
+    Schema(columns=(column,), label=label, scaling="range").save(path)
+    sums: dict[str, Any] = {"schema": path, "protocol": "secure-aggregation"}
+    named = "one-vs-rest" if model == "softmax" else "softmax"
+    for function in ("simulate", "plan"):
+        assert configured(function, **sums).model == model
+        assert configured(function, **sums, model=named).model == named
+    if model != "softmax":
+        assert configured(schema=path).model == model
+
+
+def test_targets_that_are_named_are_numbers(tmp_path: Path) -> None:
+    """And a schema that cannot be read is refused by whoever reads it, by its own words."""
+    data = tmp_path / "rows.csv"
+    data.write_text("x,y\n1,2\n")
+    assert configured(data=data, target="y").model == "linear"
+    assert configured(data=data, label="y").model == configured().model == "logistic"
+    for text in ("", "[]", "{}", '{"label": 3}', '{"label": "targets"', "\0"):
+        data.write_text(text)
+        assert configured(schema=data).model == "logistic"
