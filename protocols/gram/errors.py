@@ -14,7 +14,8 @@ from protocols.gram.contributions import LIFT, UNIT, GramTask
 # from the scale, which the tests measure with it.
 SHARP = 36
 SHARP_NOISE = 4
-# Estimate of |W| from above, for one output.
+# Of |W|, for one output, which flooding is sized by. Rows that are near zero can bring longer ones,
+# up to `slots.bounds`: a factor that is said in docs/method/security-argument.md, and tested.
 WEIGHT_BOUND = 4.0
 
 

@@ -10,13 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ciphercohort.job.config import configured
 from parties.kernel.gram.sums import GramSums
 from protocols.errors import MessageError, ParameterError
 from protocols.gram.contributions import row_sum_bound
+from protocols.gram.errors import WEIGHT_BOUND
 from protocols.gram.plan import GramPlan
 from protocols.plan import kinds as plans
 from protocols.plan.protocol import sequence
 from protocols.plan.run_plan import Member
+from protocols.privacy.calibrate.calibration import calibrate
+from protocols.privacy.calibrate.figures import PublicFigures
 from protocols.privacy.laws.seeded import SeededRandomness
 from protocols.steps.decrypt import release_error_std
 from tests.support.helpers import NOISE, insecure
@@ -92,6 +96,30 @@ def test_flooding_leaves_three_digits_at_128_bits() -> None:
     assert (ckks.ring_dim, ckks.security_bits) == (32768, 128)
     plan = make_plan(ckks=ckks, profile="secure", num_features=9, rounds=60)
     assert release_error_std(plan) < 1e-3
+
+
+@pytest.mark.parametrize("promise", [{"no_privacy": True}, {"epsilon": 1.0}], ids=str)
+@pytest.mark.parametrize("model", ["linear", "improved-lffr"])
+@pytest.mark.parametrize("features", [1, 5, 20, 100, 250, 410])
+def test_whatever_the_rows_flooding_leaves_34_bits(
+    features: int, model: str, promise: dict[str, Any]
+) -> None:
+    """Errors grow with |W| at most, sized by `WEIGHT_BOUND`: 40 bits less the proven bound over it.
+
+    Of plans as they are by default. Two features and all between them lie between these.
+    """
+    norm = math.sqrt(features + 1)
+    figures = PublicFigures.even(rows=20_000, features=features, parties=3, norm_bound=norm)
+    members = tuple(
+        Member(name=f"hospital-{k}", rows=rows, verify_key=f"{k:064}", commitment="11" * 32)
+        for k, rows in enumerate(figures.rows_by_party)
+    )
+    calibrated = calibrate(figures, configured(model=model, **promise).wanted())
+    plan: Any = calibrated.plan("session", members)
+    found = plans.slot_bounds(plan, norm)
+    longest = found.release * plan.unit
+    assert longest > WEIGHT_BOUND  # else it would be a bound
+    assert 40 - math.log2((1 + longest) / (1 + WEIGHT_BOUND)) >= 34
 
 
 def test_noisy_sums_are_of_rows_in_any_order_and_no_further_apart_than_certified() -> None:
