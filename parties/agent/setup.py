@@ -104,8 +104,8 @@ def init_party(
     if settings.keep_ledger:
         settings.open_ledger()  # its bounds
     shard = encode_shard(settings.rows(), schema, settings.strict)
-    if shard.counts.unknown:
-        log.warning("%s, for you alone: %s", settings.dataset, shard.counts.unknown_words())
+    for words in shard.counts.doubts():
+        log.warning("%s, for you alone: %s", settings.dataset, words)
     vault, identity = Vault(passphrase), new_signing_key()
     raw = identity.private_bytes(Encoding.Raw, PrivateFormat.Raw, NoEncryption())
     private_folder(folder)

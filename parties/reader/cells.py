@@ -465,7 +465,6 @@ class Numbers(_Cells):
         low, high = self.column.low, self.column.high
         between = (values > low) & (values < high)
         self.between.take(index, between)
-        self.clamped += int(between.sum())
         return np.where(between, np.where(values < (low + high) / 2, low, high), values)
 
     def _scaled(self, values: FloatArray, index: pd.Index[Any]) -> FloatArray:
@@ -615,6 +614,7 @@ class Features:
             "clamped": {c.column.name: c.clamped for c in self._cells},
             "outside": {c.column.name: c.outside.count for c in self._cells},
             "unknown": {c.column.name: c.unknown.count for c in self._cells},
+            "between": {c.column.name: c.between.count for c in self._cells},
             "filled": {c.column.name: c.filled for c in self._cells},
             "places": {
                 c.column.name: c.unknown_places

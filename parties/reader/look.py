@@ -163,12 +163,12 @@ def _shifts(shards: Mapping[str, Shard]) -> list[str]:
 
 
 def undeclared(shards: Iterable[Shard]) -> list[str]:
-    """A note where cells are of no category that the schema declares."""
-    found = Counter[str]()
+    """Notes where cells are of no value that the schema declares."""
+    unknown, between = Counter[str](), Counter[str]()
     for shard in shards:
-        found.update(shard.counts.unknown)
-    words = ClampCounts(rows=0, unknown=dict(sorted(found.items()))).unknown_words()
-    return [words] if words else []
+        unknown.update(shard.counts.unknown)
+        between.update(shard.counts.between)
+    return ClampCounts(rows=0, unknown=unknown, between=between).doubts()
 
 
 def bounds_notes(shards: Iterable[Shard], schema: Schema) -> list[str]:

@@ -52,6 +52,7 @@ class ClampCounts:
     outside: values outside the declared [low, high], by column. The same as ``clamped`` for
         "range" scaling; "standard" scaling clamps at two spreads, wherever low and high are.
     unknown: cells of no declared category, by column.
+    between: cells between the two numbers of a column that has no other, by column.
     filled: missing cells that the schema's typical value or indicator stands for, by column.
     norm_clipped: rows that were longer than the row norm.
     places: where the cells of no declared category stand, in words, by column.
@@ -63,21 +64,24 @@ class ClampCounts:
     clamped: Mapping[str, int] = field(default_factory=dict)
     outside: Mapping[str, int] = field(default_factory=dict)
     unknown: Mapping[str, int] = field(default_factory=dict)
+    between: Mapping[str, int] = field(default_factory=dict)
     filled: Mapping[str, int] = field(default_factory=dict)
     norm_clipped: int = 0
     places: Mapping[str, str] = field(default_factory=dict, compare=False)
 
-    def unknown_words(self) -> str:
-        """Of cells of no declared category, and what becomes of their rows; empty: of none."""
-        if not self.unknown:
-            return ""
-        number = sum(self.unknown.values())
-        cells = f"{number:,} cell{'s' * (number > 1)}"
-        names = ", ".join(map(shown, self.unknown))
-        return (
-            f"{cells} of no declared category in {names}: such rows count as of none; correct "
-            "them, widen the schema, or refuse them by strict"
+    def doubts(self) -> list[str]:
+        """Of cells that are of no declared value, and what becomes of their rows."""
+        kinds = (
+            (self.unknown, "of no declared category", "such rows count as of none"),
+            (self.between, "between the two numbers", "they count as the nearer one"),
         )
+        return [
+            f"{(number := sum(found.values())):,} cell{'s' * (number > 1)} {what} in "
+            f"{', '.join(map(shown, found))}: {becomes}; correct them, widen the schema, or refuse "
+            "them by strict"
+            for found, what, becomes in kinds
+            if found
+        ]
 
     def summary(self) -> list[str]:
         """Return one line per kind of change, none for a table that fits its schema."""
@@ -87,6 +91,7 @@ class ClampCounts:
             "values beyond the scaled interval, taken as its end": self.clamped,
             "values outside the declared range": self.outside,
             "cells of no declared category": placed,
+            "cells between the two numbers, taken as the nearer one": self.between,
             "missing cells filled in": self.filled,
         }
         lines = [f"{what}: {sum(c.values())} in {', '.join(c)}" for what, c in kinds.items() if c]
@@ -261,8 +266,8 @@ def encode_scored(
     """
     readers = _beside(replace(schema, weight=None))
     arrays, counts = _encoded(frame, schema, readers, Problems())
-    if counts.unknown and not quiet:
-        log.warning("%s", counts.unknown_words())
+    for words in () if quiet else counts.doubts():
+        log.warning("%s", words)
     return arrays["x"], arrays.get("offset", np.zeros(len(arrays["x"])))
 
 

@@ -19,6 +19,7 @@ drawn (`parties.reader.imputation`).
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -42,6 +43,8 @@ from parties.reader.shard import Shard, add_bias_and_clip, encode_shard, joined
 from parties.reader.table import Table, batches
 from protocols.errors import SchemaError
 from protocols.exchange import CELLS_VIEW, EMPTY_VIEW, RANGES_VIEW
+
+log = logging.getLogger(__name__)
 
 # -- by range -------------------------------------------------------------------------------------
 
@@ -252,6 +255,8 @@ def encode_with_views(
             yield batch
 
     shard = encode_shard(seen, schema, strict, problems)
+    for words in shard.counts.doubts():
+        log.warning("rows of one owner, for whom alone this is: %s", words)
     ranges = shard
     if features is not None:
         ranges = replace(shard, x=joined(parts), schema=own)

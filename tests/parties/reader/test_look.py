@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
-from ciphercohort.job.config import SimulationConfig
+import ciphercohort
+from ciphercohort.cli.app import app
+from ciphercohort.job.config import SimulationConfig, configured
+from ciphercohort.results.predict import ReleasedModel
+from parties.agent.owner import Owner
+from parties.agent.settings import Settings
+from parties.agent.setup import init_party
 from parties.reader.look import cohort_warnings, party_warnings
 from parties.reader.schema import CategoricalColumn, Label, NumericColumn, Schema
 from parties.reader.shard import Shard, encode_shard
+from protocols.exchange.cards import Invitation
 from sims.prepare import prepare
 
 SCHEMA = Schema(
@@ -85,3 +94,77 @@ def test_sixty_eight_hospitals() -> None:
     many = [note for note in notes if "makes 68 parties, the smallest of" in note]
     assert many and "is that column one of sites?" in many[0]
     assert any(note.startswith("rows of one class only at") and "'t3'" in note for note in notes)
+
+
+ODD = Schema(
+    columns=(
+        NumericColumn("tx", 0.0, 1.0, binary=True),
+        CategoricalColumn("ward", ("A", "B")),
+        NumericColumn("age", 0.0, 100.0),
+    ),
+    label=Label("died", "1", "0"),
+    scaling="range",
+)
+DOUBTS = {
+    "ward": ("?", "2 cells of no declared category in 'ward': such rows count as of none"),
+    "tx": (0.4, "2 cells between the two numbers in 'tx': they count as the nearer one"),
+}
+
+
+@pytest.mark.parametrize("column", DOUBTS)
+@pytest.mark.parametrize(
+    "way", ["schema check", "party init", "party start", "simulate", "evaluate", "predict"]
+)
+def test_cells_of_no_declared_value_are_told_wherever_rows_come_in(
+    way: str, column: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """To whoever has the rows, with the column and what becomes of them; of fitting ones, not."""
+    odd, words = DOUBTS[column]
+    rows = table().assign(tx=np.arange(60) % 2)
+    schema, data = tmp_path / "schema.json", tmp_path / "rows.csv"
+    ODD.save(schema)
+    for is_odd in (False, True):
+        if is_odd:
+            rows[column] = rows[column].astype(object)
+            rows.loc[[3, 8], column] = odd
+        rows.to_csv(data, index=False)
+        caplog.clear()
+        told = entered(way, tmp_path / str(is_odd), schema, data, rows, caplog) + caplog.text
+        # A check lists kinds and columns.
+        due = (
+            words.split(":")[0].split(" ", 1)[1].split(" in ")[0]
+            if way == "schema check"
+            else words
+        )
+        assert (due in told) is is_odd, told
+
+
+def entered(
+    way: str, folder: Path, schema: Path, data: Path, rows: pd.DataFrame, caplog: Any
+) -> str:
+    """What one way of reading rows prints."""
+    folder.mkdir()
+    if way == "schema check":
+        done = CliRunner().invoke(app, [*way.split(), str(schema), str(data)])
+        assert done.exit_code == 0
+        return done.output.replace("\n", " ")
+    if way.startswith("party"):
+        path, own, passphrase = folder / "invitation.json", folder / "a", "a long passphrase"
+        invitation = Invitation(
+            coordinator_key="11" * 32, superlink="centre:9092", ca="ca", schema=ODD.to_dict()
+        )
+        path.write_text(invitation.to_json())
+        init_party(own, path, passphrase, name="a", data=data)
+        if way == "party start":
+            caplog.clear()
+            Owner.of(Settings.load(own), passphrase)
+        return ""
+    if way == "simulate":
+        own = configured(data=data, schema=schema, parties=2, no_privacy=True, test_share=0)
+        return " ".join(prepare(own, np.random.default_rng(1)).notes)
+    model = ReleasedModel(schema=ODD, weights=np.zeros(ODD.num_features))
+    if way == "predict":
+        model.predict(rows)
+    else:
+        ciphercohort.evaluate(model, data=data, parties=2, epsilon=None)
+    return ""
