@@ -22,6 +22,7 @@ from ciphercohort.job.figures import check_kind
 from ciphercohort.job.inputs import GIVEN, INFERRED, SchemaFrom
 from ciphercohort.results.predict import raw_rows
 from parties.reader import Problems
+from parties.reader.arms import arm_of, arms_of, placed
 from parties.reader.cells import numeric_cells, text_cells
 from parties.reader.infer import REGRESSION_SCALING, infer_schema
 from parties.reader.look import bounds_notes, clamped_targets, cohort_warnings
@@ -199,7 +200,12 @@ def chosen_schema(
     schema = Schema.load(path)
     names = {column.name for column in schema.columns}
     chosen = {*include} | names & {*needed}
-    firsts = {column.features[0] for column in schema.columns if column.features[0] != column.name}
+    for each in reference:
+        try:
+            arm_of(placed(schema), "reference", each, alone=False)
+        except ParameterError as error:
+            raise SchemaError(str(error)) from None
+    firsts = {f"{column.name}={arms[0]}" for column in schema.columns if (arms := arms_of(column))}
     for name, given, wrong in (
         ("exclude", exclude, names & {*exclude}),
         ("include", include, include and names ^ (chosen - {*schema.label.names})),

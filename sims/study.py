@@ -33,7 +33,9 @@ from ciphercohort.study.imputed import Pooled, imputed_by
 from ciphercohort.study.private_cox import PrivateCox, hazards_by
 from ciphercohort.study.stays import check_exact, with_stays
 from ciphercohort.study.survival import Survival, survival_by
+from parties.reader.arms import arm_of
 from parties.reader.cells import missing_cells, text_cells
+from parties.reader.infer import infer_column
 from parties.reader.schema import Classes, Label, Schema
 from parties.reader.shard import encode_shard
 from parties.reader.table import Table, read_table
@@ -273,15 +275,16 @@ def _with_category(terms: Asked, frame: pd.DataFrame, name: str) -> tuple[Asked,
     Raises:
         SchemaError: there is no such, or cells of the column are missing.
     """
-    column, _, category = name.partition("=")
-    if column not in frame.columns:
-        raise SchemaError(
-            f"{column!r} is not a column{suggest(column, [*map(str, frame.columns)])}"
-        )
-    codes, texts = text_cells(frame[column])
-    if category not in texts or (codes < 0).any():
-        why = "cells of it are missing" if category in texts else "it has no such category"
-        raise SchemaError(f"target={name!r}: {why}{suggest(category, texts)}")
+    known = [*map(str, frame.columns)]
+    column = max((each for each in known if name.startswith(f"{each}=")), key=len, default="")
+    if column not in known:
+        own = name.partition("=")[0]
+        raise SchemaError(f"{own!r} is not a column{suggest(own, known)}")
+    own_column = infer_column(frame[column], deliberate=True)
+    arm_of([(0, own_column)], "target", name, alone=False)
+    (codes, texts), category = text_cells(frame[column]), name.removeprefix(f"{column}=")
+    if (codes < 0).any():
+        raise SchemaError(f"target={name!r}: cells of {column!r} are missing: leave these rows out")
     frame = frame.assign(**{name: (codes == texts.index(category)).astype(float)})
     left = [each for each in terms.include if each != column]
     return replace(terms, exclude=(*terms.exclude, column), include=left), frame

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -33,8 +33,10 @@ from ciphercohort.study.tables import (
 )
 from parties.kernel.integers import symmetric
 from parties.kernel.study.hazards import CoxRows, RiskSets
+from parties.reader.arms import MISSING, groups_of, placed
 from parties.reader.schema import CategoricalColumn, NumericColumn, Schema
 from protocols.errors import ParameterError
+from protocols.exchange.documents import shown
 from protocols.statistics.evaluation.figures import LEAST, Told
 from protocols.statistics.study.cox import (
     CONVERGED,
@@ -81,6 +83,11 @@ class Covariates:
     columns: int
     flags: tuple[tuple[int, ...], ...]
     binary: dict[int, float | None]
+
+    @property
+    def numbers(self) -> frozenset[str]:
+        """Columns of two numbers."""
+        return frozenset(self.names[j] for j in self.binary)
 
     @property
     def reference(self) -> tuple[str, ...]:
@@ -384,16 +391,16 @@ def cox_by(sums: SumSeries, asked: CoxOptions) -> Cox:
     strata, curves, bins = asked.strata, asked.curves, asked.bins
     stays = Stays.of(sums.schema, bins)
     covariates = Covariates.of(stays.schema, strata, sums.columns)
-    places, strata_names, rest = stays.places(strata) if strata is not None else ((), (), "all")
-    factor = _factor(covariates, curves)
-    stays = _fitting(stays, len(covariates.names), len(places) + 1, bins)
+    groups = stays.groups("strata", strata)
+    factor, levels = _factor(stays.schema, covariates, strata, curves)
+    stays = _fitting(stays, len(covariates.names), len(groups.several), bins)
     common: dict[str, Any] = {
         "columns": covariates.places,
         "bins": stays.grid.bins,
         "recorded": stays.grid.recorded,
         "row_norm": math.sqrt(covariates.columns),
         "late": stays.late,
-        "strata": places,
+        "strata": groups.places,
     }
     plans: list[GradientPlan] = []
     zero = np.zeros(len(covariates.names))
@@ -436,22 +443,26 @@ def cox_by(sums: SumSeries, asked: CoxOptions) -> Cox:
     # Means of rows that enter late are of risk sets, and count nobody.
     at_most = 0.0 if stays.late else float(np.rint(start.table[0][..., 0].sum()))
     at_risk = np.rint(start.sets[..., 0])
-    has_rows = at_risk.max(axis=1) > 0
-    known = tuple(run(each >= asked.least) for each in at_risk[has_rows])
+    own = [k for k in groups.order if at_risk[k].max() > 0]  # strata that have rows
+    known = tuple(run(each >= asked.least) for each in at_risk[own])
     inside = np.zeros(at_risk.shape, dtype=bool)
-    inside[has_rows] = [between(*each, stays.grid.bins) for each in known]
-    shared = inside[has_rows].all(axis=0)
+    inside[own] = [between(*each, stays.grid.bins) for each in known]
+    shared = np.asarray(inside[own].all(axis=0))
     adds = _residuals(current, common, means, spread, factor, shared)
     opened = sums.open(CoxRowsObjective(adds=adds))
     plans.append(opened.plan)
     outer, cells, adjusted = _parts(adds, opened.values * sums.rows)
+    if curves in covariates.numbers:  # on [-1, 1], where the sum's other level is 0
+        lower = _at_lower(adds)
+        opened = sums.open(CoxRowsObjective(adds=lower))
+        plans.append(opened.plan)
+        adjusted[0] = _parts(lower, opened.values * sums.rows)[2][0]
     robust = covariance @ outer[block] @ covariance
     survival = np.cumprod(1 - np.append(0.0, _shares(start)[:-1]))  # before each bin
     square, p, whole = proportional(current, kept, survival)
     notes = [*covariates.reference, *sums.notes, *left_out(names[~kept].tolist())]
     scale = covariates.scale
-    named: tuple[str, ...] = (*strata_names, rest)
-    named = tuple(np.array(named)[has_rows].tolist())
+    named = tuple((*groups.names, groups.rest)[k] for k in own)
     notes += _bounds(named, known, asked, stays)
     counted = float(np.rint(cells.sum()))
     if nowhere := sums.rows - counted:
@@ -476,12 +487,12 @@ def cox_by(sums: SumSeries, asked: CoxOptions) -> Cox:
         ),
         hazard={
             name: hazard * math.exp(means_score)
-            for name, hazard in zip(named, current.hazard(inside)[has_rows], strict=True)
+            for name, hazard in zip(named, current.hazard(inside)[own], strict=True)
         },
-        deaths=current.deaths[has_rows],
+        deaths=current.deaths[own],
         known=known,
         factor=curves,
-        adjusted=dict(zip(covariates.groups[curves][1], adjusted / counted, strict=True))
+        adjusted=dict(zip(levels, adjusted / counted, strict=True))
         if curves and shared.any()
         else {},
         strata=strata,
@@ -506,15 +517,43 @@ def _bounds(
         yield f"no baseline, for {few}: {', '.join(without)}"
 
 
-def _factor(covariates: Covariates, name: str | None) -> tuple[int, ...]:
+def _factor(
+    schema: Schema, covariates: Covariates, strata: str | None, name: str | None
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Places of a column's features among the covariates, and all its levels.
+
+    Raises:
+        ParameterError: it is no covariate with groups, or has one alone.
+    """
     if name is None:
-        return ()
-    if name not in covariates.groups or not covariates.groups[name][0]:
+        return (), ()
+    if name == strata:
+        raise ParameterError(f"curves={shown(name)} is the column of strata: leave one out")
+    fitted = {*covariates.groups, *covariates.names}
+    columns = [(k, each) for k, each in placed(schema) if each.name in fitted]
+    levels = groups_of(columns, "curves", name).ordered
+    if name in covariates.groups:
+        places, levels = covariates.groups[name]
+        if places:
+            return places, levels
         raise ParameterError(
-            f"curves={name!r} is no covariate with categories; these are "
-            f"{', '.join(covariates.groups) or 'none'}"
+            f"curves={shown(name)} has one group, {shown(levels[0])}: leave it out"
         )
-    return covariates.groups[name][0]
+    if MISSING in levels:
+        raise ParameterError(
+            f"curves={shown(name)}: cells of it may be missing: leave these rows out, or make its "
+            "values categories in the schema"
+        )
+    return (covariates.names.index(name),), levels
+
+
+def _at_lower(adds: CoxRows) -> CoxRows:
+    """The same sum, whose first curve is at -1 of the factor, a number: e^(-theta) the hazard."""
+    (j,), made = adds.factor, adds.read
+    made["hazard"] = made["hazard"] * math.exp(-adds.theta[j])
+    mean, std, _ = adds.scores
+    tables = written(*(made[name] for name in ("a", "ta", "hazard", "b", "tb", "c")))
+    return replace(adds, tables=tables, scores=(mean, std, 2))
 
 
 def _fitting(stays: Stays, covariates: int, strata: int, bins: int | None) -> Stays:

@@ -18,12 +18,8 @@ from ciphercohort.study.asked import DescribeOptions
 from ciphercohort.study.pictures import BAR, panels
 from ciphercohort.study.tables import INDENT, PaperTable, Tabled, number
 from parties.kernel.study.described import Described
-from parties.reader.schema import (
-    Column,
-    NumericColumn,
-    Schema,
-    Targets,
-)
+from parties.reader.arms import Groups, groups_of, placed
+from parties.reader.schema import Column, NumericColumn, Schema
 from protocols.errors import ParameterError
 from protocols.exchange.documents import shown as quoted
 from protocols.exchange.documents import suggest
@@ -44,6 +40,7 @@ NUMERIC_FIGURES = ("mean", "sd", "q1", "median", "q3")
 DRAWS = 200
 """Of noise, for the errors of figures."""
 ALL, NONE, ELSEWHERE = "all", "(none)", "(other sites)"
+NO_GROUPS = Groups.whole(NONE)
 
 
 @dataclass(frozen=True)
@@ -78,19 +75,10 @@ class Variable:
 
 def variables(schema: Schema, bins: int) -> list[Variable]:
     """Of a schema as `views.cells_schema` gives it: its columns, then its outcome."""
-    found, place = list[Variable](), 0
-    for column in schema.columns:
+    found = list[Variable]()
+    for place, column in placed(schema, outcome=True):
         missing = place + len(column.features) - 1 if column.missing == "indicator" else -1
         found.append(_variable(column, place, missing, bins))
-        place += len(column.features)
-    place += 1  # the bias
-    outcome = schema.label
-    if isinstance(outcome, Targets):
-        for k, column in enumerate(outcome.columns):
-            found.append(_variable(column, place + k, -1, bins))
-    else:
-        names = outcome.values
-        found.append(Variable(outcome.name, names, 0.0, 1.0, (place, len(names), -1, 0)))
     return found
 
 
@@ -111,42 +99,24 @@ def task_of(
     sites: tuple[str, ...],
     bins: int | None,
     taken: Collection[str] = (),
-) -> tuple[DescriptionObjective, list[Variable], tuple[str, ...]]:
-    """What is summed, the columns, and the groups' names, that of no group last.
+) -> tuple[DescriptionObjective, list[Variable], Groups]:
+    """What is summed, the columns, and the groups.
 
     taken: columns, empty: all.
 
     Raises:
-        ParameterError: `by` is no column of categories.
+        ParameterError: `by` is no column with groups.
     """
-    columns = variables(schema, bins or (PRIVATE_BINS if private else BINS))
-    groups, places = tuple[str, ...](), tuple[int, ...]()
+    columns, groups = variables(schema, bins or (PRIVATE_BINS if private else BINS)), NO_GROUPS
     if by is not None:
-        grouping = group_of(columns, by)
-        first, count, *_ = grouping.places
-        groups, places = (*grouping.categories, NONE), tuple(range(first, first + count))
+        groups = groups_of(placed(schema, outcome=True), "by", by, rest=NONE)
         columns = [each for each in columns if each.name != by]
     columns = [each for each in columns if not taken or each.name in taken]
     if not columns:
         raise ParameterError(f"by={by!r}: no other column is left to describe")
-    adds = Described(columns=tuple(c.places for c in columns), groups=places, sites=sites)
+    specs = tuple(c.places for c in columns)
+    adds = Described(columns=specs, groups=groups.places, sites=sites)
     return DescriptionObjective(adds=adds, exact=not private), columns, groups
-
-
-def group_of(columns: list[Variable], by: str) -> Variable:
-    """The column that groups rows.
-
-    Raises:
-        ParameterError: there is none of that name, or it is numeric.
-    """
-    for each in columns:
-        if each.name == by and not each.moments:
-            return each
-    known = [each.name for each in columns if not each.moments]
-    raise ParameterError(
-        f"by={by!r} is no column with categories; these are {', '.join(map(quoted, known))}"
-        f"{suggest(by, known)}"
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -311,7 +281,7 @@ def describe_by(sums: SumSeries, asked: DescribeOptions) -> Description:
     """By any sums over rows of `views.cells_schema`.
 
     Raises:
-        ParameterError: `asked.by` is no column with categories, or a site no party. CohortError:
+        ParameterError: `asked.by` is no column with groups, or a site no party. CohortError:
             the sum is refused, or aborted.
     """
     private = sums.wanted.epsilon is not None
@@ -322,20 +292,26 @@ def describe_by(sums: SumSeries, asked: DescribeOptions) -> Description:
             f"sites={quoted(strangers[0])} is none of the parties "
             f"{', '.join(map(quoted, sums.sizes))}{suggest(strangers[0], [*sums.sizes])}"
         )
-    task, columns, groups = task_of(
+    task, columns, grouped = task_of(
         sums.schema, by, private=private, sites=sites, bins=asked.bins, taken=sums.columns
     )
     opened = sums.open(task)
-    tables = (opened.values * sums.rows).reshape(1 + len(sites), task.adds.blocks, task.adds.cells)
+    shape = 1 + len(sites), task.adds.blocks, task.adds.cells
+    tables: Array = (opened.values * sums.rows).reshape(shape)
+    names, order = grouped.several, grouped.order
+    if grouped.places and NONE not in names:  # of two numbers, of which every row has one
+        names, order = (*names, NONE), [*order, -1]
+        tables = np.concatenate([tables, np.zeros_like(tables[:, :1])], axis=1)
+    tables = np.take(tables, order, axis=1)
     if not private:
         counts = np.concatenate([[True], *(_counts(variable) for variable in columns)])
         tables[..., counts] = np.rint(tables[..., counts])
     found, differences = _grouped(
-        columns, tables[0], groups, total=sums.rows, private=private, least=least
+        columns, tables[0], names, total=sums.rows, private=private, least=least
     )
     noise = dict[str, float]()
     if private:
-        noise = _noise(columns, tables[0], groups, found, opened.noise_std * sums.rows, sums.rows)
+        noise = _noise(columns, tables[0], names, found, opened.noise_std * sums.rows, sums.rows)
     by_site: dict[str, dict[str, Any]] = {}
     if sites:
         whole = tables.sum(axis=1)

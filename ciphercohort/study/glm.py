@@ -378,11 +378,11 @@ def _asked(sums: SumSeries, asked: GlmOptions) -> tuple[_Model, Treatment | None
         )
     names = _targets(sums.schema)
     target, outcome = asked.target or next(iter(names)), None
-    if target in names or not is_feature(sums.schema, target):
+    if target in names or not ("=" in target or is_feature(sums.schema, target)):
         place = _place(names, "target", target)
     else:
-        feature, outcome = feature_of(sums.schema, "target", target)
-        place = TARGETS + feature, 0.0, 1.0
+        feature, column = feature_of(sums.schema, "target", target)
+        place, outcome = (TARGETS + feature, 0.0, 1.0), column.name
     _check_range(family, target, *place[1:])
     treatment = Treatment.of(sums.schema, asked, outcome)
     if treatment and sums.columns and treatment.column not in sums.columns:
@@ -421,11 +421,11 @@ def _weighted(
         ParameterError: an arm has too few rows, or propensities have no maximum.
     """
     covariates, rows = treatment.model, {"rows": outcome["rows"]}
-    numeric = treatment.name == treatment.column
 
     def arms(**more: Any) -> Arms:
         return Arms.of(
-            _opened(sums, Generalised(**treatment.balance, **rows, **more), plans), numeric
+            _opened(sums, Generalised(**treatment.balance, **rows, **more), plans),
+            treatment.numeric,
         )
 
     before = arms()

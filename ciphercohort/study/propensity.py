@@ -26,6 +26,7 @@ from ciphercohort.study.cox import Covariates
 from ciphercohort.study.pictures import balance_picture
 from ciphercohort.study.tables import PaperTable, number
 from parties.kernel.study.glm import ESTIMANDS, LEAST_TRIM, TARGETS
+from parties.reader.arms import arm_of, arms_of, placed
 from parties.reader.schema import CategoricalColumn, NumericColumn, Schema
 from protocols.errors import ParameterError
 from protocols.exchange.documents import shown, suggest
@@ -52,55 +53,50 @@ ERRORS = {
 
 
 def is_feature(schema: Schema, name: str) -> bool:
-    """Whether a name could be that of a category, or is of a column of 0 and 1."""
-    columns = {column.name: column for column in schema.columns}
-    numeric = columns.get(name)
-    return name.partition("=")[0] in columns and (
-        "=" in name or (isinstance(numeric, NumericColumn) and numeric.binary)
+    """Whether a name could be that of a category, or is of a column of two numbers."""
+    return any(
+        name.startswith(f"{column.name}=") or (name == column.name and bool(arms_of(column)))
+        for column in schema.columns
     )
 
 
-def feature_of(schema: Schema, what: str, name: str) -> tuple[int, str]:
+def feature_of(
+    schema: Schema, what: str, name: str
+) -> tuple[int, NumericColumn | CategoricalColumn]:
     """Place and column of a feature that is 0 or 1: a category, or the upper of two numbers.
 
     Raises:
         ParameterError: there is no such, or cells of its column may be missing.
     """
-    place, known = 0, list[str]()
-    for column in schema.columns:
-        several = isinstance(column, CategoricalColumn)
-        own = len(column.categories) if several else int(column.binary)  # type: ignore[union-attr]
-        for k, feature in enumerate(column.features[:own]):
-            known.append(feature)
-            if feature == name and column.missing != "refuse":
-                raise ParameterError(
-                    f"{what}={shown(name)}: cells of {shown(column.name)} may be missing, and "
-                    "would count as another: leave these rows out, or impute them"
-                )
-            if feature == name:
-                return place + k, column.name
-        place += len(column.features)
-    for each in schema.columns:
-        if each.name == name and isinstance(each, CategoricalColumn):
-            told = " or ".join(shown(f"{name}={category}") for category in each.categories[:5])
-            raise ParameterError(f"{what}={shown(name)} is a column: name a category, {told}")
-    raise ParameterError(
-        f"{what}={shown(name)} is neither a category of a column, such as arm=b, nor a column of 0 "
-        f"and 1; there are {', '.join(map(shown, known)) or 'none'}{suggest(name, known)}"
-    )
+    place, column, k = arm_of(placed(schema), what, name)
+    if column.missing != "refuse":
+        raise ParameterError(
+            f"{what}={shown(name)}: cells of {shown(column.name)} may be missing, and "
+            "would count as another: leave these rows out, or impute them"
+        )
+    if isinstance(column, CategoricalColumn):
+        return place + k, column
+    if not k:
+        upper = shown(f"{column.name}={arms_of(column)[1]}")
+        raise ParameterError(
+            f"{what}={shown(name)} is the lower of two numbers, and sums are of the upper: name "
+            f"{upper}, or make the two categories in the schema"
+        )
+    return place, column
 
 
 @dataclass(frozen=True, kw_only=True)
 class Treatment:
     """What propensities are of.
 
-    name: of the feature at `place`, of `column`; model: covariates of its model; weight: of
-    `Generalised`, or empty.
+    name: of the feature at `place`, of `column`; numeric: whether that is a number, on [-1, 1];
+    model: covariates of its model.
     """
 
     name: str
     place: int
     column: str
+    numeric: bool
     estimand: str
     trim: float
     model: Covariates
@@ -128,13 +124,13 @@ class Treatment:
             raise ParameterError(
                 f"propensity={shown(name)} is a target of the schema, and no feature of it"
             )
-        place, column = feature_of(schema, "propensity", name)
+        place, found = feature_of(schema, "propensity", name)
+        column, several = found.name, len(arms_of(found))
         if column == outcome:
             raise ParameterError(f"propensity={shown(name)}: its column is the outcome")
-        found = next(each for each in schema.columns if each.name == column)
-        if isinstance(found, CategoricalColumn) and len(found.categories) > 2:
+        if several > 2:
             raise ParameterError(
-                f"propensity={shown(name)}: {shown(column)} has {len(found.categories)} "
+                f"propensity={shown(name)}: {shown(column)} has {several} "
                 "categories, and arms are two: make a column of the two to compare, and leave "
                 "other rows out"
             )
@@ -148,7 +144,15 @@ class Treatment:
         if not taken:
             raise ParameterError("propensity: no column is left for its model")
         model = Covariates.of(schema, taken=taken)
-        return cls(name=name, place=place, column=column, estimand=estimand, trim=trim, model=model)
+        return cls(
+            name=name,
+            place=place,
+            column=column,
+            numeric=isinstance(found, NumericColumn),
+            estimand=estimand,
+            trim=trim,
+            model=model,
+        )
 
     @property
     def target(self) -> tuple[int, float, float]:

@@ -18,10 +18,11 @@ import pandas as pd
 
 from ciphercohort.results.result import Array
 from parties.kernel.study.lifetimes import Grid
+from parties.reader.arms import Groups, groups_of, placed
 from parties.reader.cells import numeric_cells
-from parties.reader.schema import CategoricalColumn, NumericColumn, Schema, Targets
+from parties.reader.schema import NumericColumn, Schema, Targets
 from protocols.errors import ParameterError, SchemaError
-from protocols.exchange.documents import shown, suggest
+from protocols.exchange.documents import shown
 
 FEWEST, MOST = 50, 1100
 """Whole numbers of a range that is taken as recorded."""
@@ -29,7 +30,7 @@ BINS, PRIVATE_BINS = 500, 50
 """Of any other range; with privacy up to twice as many whole numbers are as recorded."""
 LARGEST_PRIVATE = 400
 """Bins that may be asked for with privacy: each has noise of its own."""
-OTHER = "(other)"
+ALL = "all"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,37 +115,13 @@ class Stays:
         step = (self.high - self.low) / self.grid.bins
         return f"{self.time} in {self.grid.bins} bins of {step:.4g}"
 
-    def places(self, name: str) -> tuple[tuple[int, ...], tuple[str, ...], str]:
-        """Places and names of a column's categories, its missing cells among them; of all others.
-
-        Of a column of two numbers the higher is a category, and the lower are all others.
+    def groups(self, what: str, name: str | None) -> Groups:
+        """Of the rows, by a column; None: all; what: the option.
 
         Raises:
-            ParameterError: there is no such column, or it is of more numbers.
+            ParameterError: see `groups_of`.
         """
-        place, known = 0, list[str]()
-        for column in self.schema.columns:
-            if isinstance(column, NumericColumn) and column.binary and column.missing == "refuse":
-                known.append(column.name)
-                if column.name == name:
-                    return (place,), (f"{column.high:g}",), f"{column.low:g}"
-            if isinstance(column, CategoricalColumn):
-                known.append(column.name)
-                if column.name == name:
-                    names = [each.partition("=")[2] for each in column.features]
-                    return tuple(range(place, place + len(names))), tuple(names), OTHER
-            place += len(column.features)
-        if any(column.name == name for column in self.schema.columns):
-            cure = (
-                ", but one of numbers, or with cells that may be missing: make its values "
-                "categories in the schema"
-            )
-        else:
-            cure = suggest(name, known)
-        raise ParameterError(
-            f"{shown(name)} is no column with categories{cure}; these are "
-            f"{', '.join(map(shown, known)) or 'none'}"
-        )
+        return Groups.whole(ALL) if name is None else groups_of(placed(self.schema), what, name)
 
     def nowhere(self, rows: float, least: int) -> str:
         """A note; rows: how many; least: fewer are not told."""

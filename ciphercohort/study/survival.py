@@ -21,16 +21,15 @@ from ciphercohort.after.sums import Opened, SumSeries
 from ciphercohort.results.exact_sums import exact_fields
 from ciphercohort.study.asked import CurveOptions
 from ciphercohort.study.pictures import marks, survival_picture
-from ciphercohort.study.stays import OTHER, Stays
+from ciphercohort.study.stays import Stays
 from ciphercohort.study.tables import PaperTable, Tabled, number, p_value
 from parties.kernel.study.lifetimes import Lifetimes
+from parties.reader.arms import OTHER
 from protocols.errors import ParameterError
 from protocols.statistics.evaluation.figures import LEAST, Told
 from protocols.statistics.study.curves import LEVEL, Curve, Test, log_rank
 from protocols.statistics.study.noisy import Noise
 from protocols.statistics.study.objectives import LifetimesObjective
-
-ALL = "all"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -296,7 +295,7 @@ def survival_by(sums: SumSeries, asked: CurveOptions) -> Survival:
     asked: tau None: the last time that every group's curve reaches.
 
     Raises:
-        ParameterError: `asked.by` is no column with categories, there is no event, or noise drowns
+        ParameterError: `asked.by` is no column with groups, there is no event, or noise drowns
             all. CohortError: the sum is refused, or aborted.
     """
     private = sums.wanted.epsilon is not None
@@ -307,12 +306,12 @@ def survival_by(sums: SumSeries, asked: CurveOptions) -> Survival:
     begin = -math.inf if asked.begin is None else asked.begin
     if asked.begin is not None and not stays.low <= begin < (tau or stays.high):
         raise ParameterError(f"from={begin:g} is outside [{stays.low:g}, {tau or stays.high:g})")
-    places, groups, rest = stays.places(by) if by is not None else ((), (), ALL)
+    groups = stays.groups("by", by)
     adds = Lifetimes(
         bins=stays.grid.bins,
         recorded=stays.grid.recorded,
         late=stays.late,
-        groups=places,
+        groups=groups.places,
         factored=private,
     )
     opened = sums.open(LifetimesObjective(adds=adds, exact=not private))
@@ -323,9 +322,7 @@ def survival_by(sums: SumSeries, asked: CurveOptions) -> Survival:
         series=adds.shape[-1],
         factored=adds.factored,
     )
-    named = dict(zip((*groups, rest), cells, strict=True))
-    if groups and rest != OTHER:  # the lower number first
-        named = dict(reversed(named.items()))
+    named = dict(zip(groups.several, cells[groups.order], strict=True))
     # What sums know of rows stands in no document that has an epsilon.
     notes = [] if private else list(sums.notes)
     if private:

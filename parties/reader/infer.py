@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 
 from parties.reader import Places
+from parties.reader.arms import arm_of, arms_of
 from parties.reader.cell_models import of_public
 from parties.reader.cells import (
     cell_text,
@@ -51,7 +52,7 @@ from parties.reader.schema import (
 )
 from parties.reader.shard import check_columns, encode_columns
 from parties.reader.table import Table, read_table
-from protocols.errors import DataError, SchemaError
+from protocols.errors import DataError, ParameterError, SchemaError
 from protocols.exchange.documents import looks_numeric, shown, suggest
 
 # A linear fit needs rows as long as they are: clipping to a norm would bend it.
@@ -92,7 +93,8 @@ def infer_schema(
     exclude: columns to leave out.
     include: the only columns to use [default: all]. A column named here may look like an ID or
         have more than 100 categories.
-    reference: "column=category", which then comes first, where else the alphabet decides.
+    reference: "column=category", which then comes first, where else the alphabet decides; a column
+        of two numbers that is named so has these as categories.
     dates: columns of days, which count from the first of January of the earliest one's year.
     missing: of the columns that have missing cells in the sample.
     several: take a label of three or more values as classes.
@@ -222,25 +224,25 @@ def _kept(
 def with_references(columns: Sequence[Column], reference: Sequence[str]) -> list[Column]:
     """The same columns, each category that is named "column=category" the first of its own.
 
+    A column of two numbers becomes one of categories, so that the other is compared with it.
+
     Raises:
         SchemaError: there is no such category.
     """
     found = {column.name: column for column in columns}
-    known = {
-        f"{column.name}={category}": (column, category)
-        for column in columns
-        if isinstance(column, CategoricalColumn)
-        for category in column.categories
-    }
     for each in reference:
-        if each not in known:
-            raise SchemaError(
-                f"reference={shown(each)} is no category of the table{suggest(each, known)}: write "
-                "COLUMN=CATEGORY, of a column that is used and holds texts"
-            )
-        column, first = known[each]
-        others = (category for category in column.categories if category != first)
-        found[column.name] = msgspec.structs.replace(column, categories=(first, *others))
+        try:
+            _, column, k = arm_of(enumerate(found.values()), "reference", each, alone=False)
+        except ParameterError as error:
+            raise SchemaError(str(error)) from None
+        arms = arms_of(column)
+        missing, typical = column.missing, None
+        if isinstance(column, CategoricalColumn):
+            typical = column.typical
+        elif missing == "typical" and column.typical is not None:
+            typical = arms[column.typical > (column.low + column.high) / 2]
+        others = (arm for arm in arms if arm != arms[k])
+        found[column.name] = CategoricalColumn(column.name, (arms[k], *others), missing, typical)
     return list(found.values())
 
 

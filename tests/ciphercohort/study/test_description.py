@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 
 from ciphercohort.study.description import ALL, NONE, Description, Variable, _grouped, _lines
+from parties.reader.arms import MISSING
 from parties.reader.infer import REGRESSION_SCALING, infer_schema
 from parties.reader.schema import CategoricalColumn, Label, NumericColumn, Schema
 from parties.reader.views import cells_schema, encode_with_views
@@ -98,11 +99,11 @@ def test_every_figure_is_that_of_the_pooled_rows(
     check(found.groups[ALL], rows)
     if by is not None:
         for group, own in found.groups.items():
-            if group == NONE:
+            if group in (NONE, MISSING):
                 check(own, rows[rows[by].isna()])
             elif group != ALL:
                 check(own, rows[rows[by] == group])
-        assert {*found.groups} - {ALL, NONE} == {*rows[by].dropna().unique()}
+        assert {*found.groups} - {ALL, NONE, MISSING} == {*rows[by].dropna().unique()}
     for site, own in found.sites.items():
         check(own, rows if site == ALL else rows[rows.site == site])
     assert {*found.sites} - {ALL} == {"a", "b", "c"}
@@ -345,7 +346,7 @@ def test_quantiles_are_those_of_counts_with_gaps() -> None:
 
 def test_what_cannot_be_described_is_refused(schema: Path, tmp_path: Path) -> None:
     rows = table()
-    for by, words in (("age", "no column with categories"), ("wart", "is not a column")):
+    for by, words in (("age", "and no groups"), ("wart", "is not a column")):
         with pytest.raises((ParameterError, SchemaError), match=words):
             describe(rows, by=by, schema=schema, split="by:site")
     with pytest.raises(ParameterError, match="not among"):

@@ -374,7 +374,7 @@ ASKED: dict[str, Cases] = {
                 ),
             ),
             wrong("--target quince", "quince"),
-            wrong("--target arm=quince", "no such category|neither"),
+            wrong("--target arm=quince", "no other group"),
         )
     },
     "family": {
@@ -434,10 +434,10 @@ ASKED: dict[str, Cases] = {
                 ),
             ),
             does("--target arm=b --propensity sex=m", lambda new, old: "arm=b" not in new.names),
-            wrong("--propensity arm=quince", "neither"),
-            wrong("--propensity age", "neither"),
+            wrong("--propensity arm=quince", "no other group"),
+            wrong("--propensity age", "no groups"),
             wrong("--propensity died", "target of the schema"),
-            wrong("--target arm=b --propensity arm=a", "outcome|neither"),
+            wrong("--target arm=b --propensity arm=a", "outcome|no such column"),
         )
     },
     "estimand": {

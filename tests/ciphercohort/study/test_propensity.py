@@ -275,8 +275,8 @@ def test_how_errors_take_weights_is_said_of_each_estimand() -> None:
 @pytest.mark.parametrize(
     ("change", "given", "words"),
     [
-        ({}, {"propensity": "arm=c"}, "neither a category"),
-        ({}, {"propensity": "age"}, "neither a category"),
+        ({}, {"propensity": "arm=c"}, "no other group"),
+        ({}, {"propensity": "age"}, "and no groups"),
         ({}, {"propensity": "y"}, "target of the schema"),
         ({}, {"propensity": "arm=b", "target": "arm=b"}, "column is the outcome"),
         ({}, {"propensity": "arm=b", "estimand": "atc"}, "estimand='atc' is not one of"),
@@ -317,8 +317,8 @@ def test_a_target_may_be_a_category(tmp_path: Path) -> None:
         found = glm(rows, target="arm=b", split="by:site", schema=schema, exclude=exclude)
         assert isinstance(found, Glm) and found.target == "arm=b"
         np.testing.assert_allclose(found.coef, model.params[names], rtol=0, atol=1e-6)
-    for name, words in (("arm=c", "no such category"), ("arms=b", "'arms' is not a column")):
-        with pytest.raises(SchemaError, match=words):
+    for name, words in (("arm=c", "no other group"), ("arms=b", "'arms' is not a column")):
+        with pytest.raises((ParameterError, SchemaError), match=words):
             glm(rows, target=name, split="by:site")
 
 

@@ -29,8 +29,8 @@ from ciphercohort.study.asked import CoxOptions, CurveOptions, DescribeOptions, 
 from ciphercohort.study.cox import Cox
 from ciphercohort.study.pictures import forest_picture
 from ciphercohort.study.private_cox import PrivateCox
-from ciphercohort.study.stays import Stays
-from ciphercohort.study.survival import ALL, Survival
+from ciphercohort.study.stays import ALL, Stays
+from ciphercohort.study.survival import Survival
 from ciphercohort.study.tables import ratio_cells
 from parties.reader.infer import REGRESSION_SCALING, infer_schema
 from parties.reader.schema import NumericColumn, Schema, Targets
@@ -128,9 +128,9 @@ def test_columns_and_references_are_those_that_are_chosen() -> None:
     ("chosen", "words"),
     [
         ({"include": ("wart",)}, "is not in the table"),
-        ({"reference": ("arm=d",)}, "COLUMN=CATEGORY"),
-        ({"reference": ("age=1",)}, "COLUMN=CATEGORY"),
-        ({"include": ("age",), "reference": ("arm=c",)}, "COLUMN=CATEGORY"),
+        ({"reference": ("arm=d",)}, "no other group"),
+        ({"reference": ("age=1",)}, "and no groups"),
+        ({"include": ("age",), "reference": ("arm=c",)}, "no such column"),
         ({"include": ("age",), "exclude": ("age",)}, "to be left out"),
     ],
 )
@@ -675,10 +675,10 @@ def test_ratios_have_the_digits_that_tell_them_from_their_ends(
     [
         ({"died": 0}, {}, "no row has an event"),
         ({"died": 2}, {}, "other values than 0 and 1"),
-        ({}, {"strata": "age"}, "no column with categories"),
+        ({}, {"strata": "age"}, "and no groups"),
         ({}, {"strata": "arms"}, "'arms'"),
-        ({}, {"curves": "age"}, "no covariate with categories"),
-        ({}, {"curves": "sex", "strata": "sex"}, "no covariate with categories"),
+        ({}, {"curves": "age"}, "and no groups"),
+        ({}, {"curves": "sex", "strata": "sex"}, "column of strata"),
         ({}, {"bins": 4000}, "grid 3333 or less"),
         ({}, {"epsilon": 1.0, "strata": "sex"}, "belongs to exact sums"),
         ({}, {"epsilon": 1.0, "bins": 90}, "grid=90 belongs to exact sums"),
@@ -1051,9 +1051,13 @@ def test_a_column_of_two_numbers_makes_two_groups(epsilon: float | None) -> None
         one_, other_ = strata
         np.testing.assert_allclose(one_.coef, other_.coef, atol=1e-9)
         assert {*one_.hazard} == {*other_.hazard} == {"0", "1"}
-        with pytest.raises(ParameterError, match="or with cells that may be missing"):
-            survival(table.assign(flag=table.flag.where(table.index % 9 > 0)), by="flag", **asked)
-        with pytest.raises(ParameterError, match="but one of numbers"):
+        one, other = (
+            survival(each.assign(flag=each.flag.where(each.index % 9 > 0)), by="flag", **asked)
+            for each in (table, coded)
+        )
+        assert [*one.curves] == [*other.curves] == ["0", "1", "missing"]
+        assert one.rows() == other.rows() and one.test == other.test
+        with pytest.raises(ParameterError, match="and no groups"):
             survival(table, by="age", **asked)
 
 
