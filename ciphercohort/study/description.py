@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,7 @@ from protocols.exchange.documents import shown as quoted
 from protocols.exchange.documents import suggest
 from protocols.statistics.evaluation.figures import LEAST
 from protocols.statistics.study.description import (
+    CLEAR,
     category_difference,
     hidden,
     numeric_difference,
@@ -41,6 +42,9 @@ DRAWS = 200
 """Of noise, for the errors of figures."""
 ALL, NONE, ELSEWHERE = "all", "(none)", "(other sites)"
 NO_GROUPS = Groups.whole(NONE)
+Figures = dict[str, dict[str, Any]]
+Grouped = tuple[Figures, dict[str, float]]
+"""By group, and standardised differences."""
 
 
 @dataclass(frozen=True)
@@ -186,7 +190,8 @@ class Description(Tabled):
         for variable in self.columns:
             cells = [each["columns"][variable.name] for each in by.values()]
             difference = [number(smd[variable.name])] if smd else []
-            if difference and math.isfinite(self.noise.get(variable.name, math.nan)):
+            noisy = smd.get(variable.name, math.nan) + self.noise.get(variable.name, math.nan)
+            if difference and math.isfinite(noisy):
                 difference = [f"{difference[0]} ± {number(self.noise[variable.name])}"]
             rows += _lines(variable, cells, difference, 2 * self.noise_std)
         heads = ("", *by, *["std. difference"] * bool(smd))
@@ -206,15 +211,37 @@ class Description(Tabled):
             yield f"quantiles are within one step of a public grid: {told}"
         if self.private:
             yield (
-                f"privacy noise of standard deviation {self.noise_std:.3g} is on every count; ± is "
-                "the noise of what is above it, or before it, found by drawing the noise of all "
-                "counts anew"
+                f"privacy noise of standard deviation {self.noise_std:.3g} is on every count"
+                f"{self._summed()}; ± is the noise of what is above it, or before it, found by "
+                "drawing the noise of all counts anew"
             )
+            if any(math.isnan(c["sd"]) for c in self._numbers()):
+                yield (
+                    f"no standard deviation where noise drowns it: its square is less than {CLEAR} "
+                    "times its noise, by the counts of the grid"
+                )
         else:
             yield (
                 f"*: counts below {self.least}, and others that would tell these by subtraction, "
                 "are left out; means and quartiles of the same rows can still tell them"
             )
+
+    def _numbers(self) -> Iterator[dict[str, Any]]:
+        """Figures of numeric columns, of all groups and sites."""
+        for group in (*self.groups.values(), *self.sites.values()):
+            yield from (own for own in group["columns"].values() if "sd" in own)
+
+    def _summed(self) -> str:
+        """Of counts that are sums of others."""
+        told, blocks = list[str](), self.opened.plan.task.adds.blocks  # type: ignore[attr-defined]
+        if (several := len(self.groups) - 1) > 1:
+            told.append(f"{math.sqrt(several) * self.noise_std:.3g} on those of all groups")
+        if self.sites and blocks > 1:
+            told.append(f"{math.sqrt(blocks) * self.noise_std:.3g} on those of a site")
+        if ELSEWHERE in self.sites:
+            std = math.sqrt(blocks * len(self.sites) - blocks) * self.noise_std
+            told.append(f"{std:.3g} on those of other sites")
+        return f" ({', '.join(told)})" if told else ""
 
     def pictures(self) -> dict[str, tuple[str, str]]:
         """Medians with quartiles, and shares."""
@@ -298,28 +325,34 @@ def describe_by(sums: SumSeries, asked: DescribeOptions) -> Description:
     opened = sums.open(task)
     shape = 1 + len(sites), task.adds.blocks, task.adds.cells
     tables: Array = (opened.values * sums.rows).reshape(shape)
-    names, order = grouped.several, grouped.order
-    if grouped.places and NONE not in names:  # of two numbers, of which every row has one
-        names, order = (*names, NONE), [*order, -1]
-        tables = np.concatenate([tables, np.zeros_like(tables[:, :1])], axis=1)
-    tables = np.take(tables, order, axis=1)
     if not private:
         counts = np.concatenate([[True], *(_counts(variable) for variable in columns)])
         tables[..., counts] = np.rint(tables[..., counts])
-    found, differences = _grouped(
-        columns, tables[0], names, total=sums.rows, private=private, least=least
-    )
+    names, order, std = grouped.several, grouped.order, opened.noise_std * sums.rows
+    given: dict[str, Any] = {"total": sums.rows, "private": private, "least": least}
+
+    def of_groups(tables: Array, std: float) -> Grouped:
+        own = tables[0][order]
+        if grouped.places and NONE not in names:  # of two numbers, of which every row has one
+            own = np.vstack([own, np.zeros_like(own[:1])])
+            return _grouped(columns, own, (*names, NONE), std=std, **given)
+        return _grouped(columns, own, names, std=std, **given)
+
+    def of_sites(tables: Array, std: float) -> Grouped:
+        whole = tables.sum(axis=1)
+        own = [*whole[1:], whole[0] - whole[1:].sum(axis=0)]
+        several = (*sites, *(ELSEWHERE,) * (len(sites) < len(sums.sizes)))
+        summed = [*[1] * len(sites), *[shape[0]] * (len(several) - len(sites)), 1]
+        stds = std * np.sqrt(shape[1] * np.array(summed))
+        own = own[: len(several)]
+        return _grouped(columns, np.array(own), several, whole=(whole[0], stds), **given)
+
+    found, differences = of_groups(tables, std)
+    by_site = of_sites(tables, std)[0] if sites else {}
     noise = dict[str, float]()
     if private:
-        noise = _noise(columns, tables[0], names, found, opened.noise_std * sums.rows, sums.rows)
-    by_site: dict[str, dict[str, Any]] = {}
-    if sites:
-        whole = tables.sum(axis=1)
-        rest = whole[0] - whole[1:].sum(axis=0)
-        own = np.concatenate([whole[1:], rest[None]])
-        by_site, _ = _grouped(
-            columns, own, (*sites, ELSEWHERE), total=sums.rows, private=private, least=least
-        )
+        noise = _noise(columns, tables, of_groups, found, std)
+        _ = by_site and _noise(columns, tables, of_sites, by_site, std)
     return Description(
         num_rows=sums.rows,
         by=by,
@@ -337,34 +370,29 @@ def describe_by(sums: SumSeries, asked: DescribeOptions) -> Description:
 
 def _noise(
     columns: list[Variable],
-    table: Array,
-    groups: tuple[str, ...],
-    found: dict[str, dict[str, Any]],
+    tables: Array,
+    make: Callable[[Array, float], Grouped],
+    found: Figures,
     std: float,
-    total: int,
 ) -> dict[str, float]:
     """Standard deviations of differences by column; those of figures are added to `found`.
 
-    Of so many draws of the noise, on top of what was released: it takes no row.
+    Of so many draws of the noise, on top of what was released: it takes no row. make: figures of
+    tables, and differences; of what is not told there is no noise.
     """
     rng, names = np.random.default_rng(0), [v.name for v in columns if not v.categories]
     figures, differences = list[Array](), list[list[float]]()
     for _ in range(DRAWS):
-        again, apart = _grouped(
-            columns,
-            table + std * rng.standard_normal(table.shape),
-            groups,
-            total=total,
-            private=True,
-            least=LEAST,
-        )
+        again, apart = make(tables + std * rng.standard_normal(tables.shape), 0.0)
         own = [again[g]["columns"][n][key] for g in again for n in names for key in NUMERIC_FIGURES]
         figures.append(np.array(own, dtype=np.float64))
         differences.append([*apart.values()])
     spread = iter(_spread(np.array(figures)).tolist())
     for group in found.values():
-        for name in names:
-            group["columns"][name] |= {f"{key}_noise": next(spread) for key in NUMERIC_FIGURES}
+        for own in (group["columns"][name] for name in names):
+            told = {f"{key}_noise": next(spread) for key in NUMERIC_FIGURES}
+            drowned = {f"{key}_noise": math.nan for key in NUMERIC_FIGURES if math.isnan(own[key])}
+            own |= told | drowned
     return dict(zip(apart, _spread(np.array(differences)).tolist(), strict=True))
 
 
@@ -389,19 +417,24 @@ def _grouped(
     total: int,
     private: bool,
     least: int,
-) -> tuple[dict[str, dict[str, Any]], dict[str, float]]:
+    std: float = 0.0,
+    whole: tuple[Array, Array] | None = None,
+) -> Grouped:
     """Figures of all rows and by group, and the groups' standardised differences.
 
     table: shape (groups or 1, cells), the last group of rows of none of the others, which may have
-    no rows; total: N, public.
+    no rows; total: N, public; std: of the noise of a cell; whole: cells of all rows, whose groups
+    are all told, and noise of the groups and of all; None: their sum, and theirs.
     """
     several = len(groups) > 1
-    if several and (private or np.rint(table[-1, 0]) <= 0):
+    if several and whole is None and (private or np.rint(table[-1, 0]) <= 0):
         groups, table = groups[:-1], table[:-1]
     sizes = table[:, 0]
     names = (*groups, ALL) if several else (ALL,)
     ends = np.cumsum([1, *(v.cells for v in columns)])
-    rows = np.vstack([table, table.sum(axis=0)]) if several else table.copy()
+    ones = np.ones(len(groups))
+    every, noise = whole or (table.sum(axis=0), np.sqrt([*ones, len(groups)]) * std)
+    rows = np.vstack([table, every]) if several else table.copy()
     rows[-1, 0] = total
     of_sizes = hidden(sizes[None], least)[0] & (not private)
     found: dict[str, dict[str, Any]] = {
@@ -420,8 +453,8 @@ def _grouped(
             counts = np.stack([sizes - part[:, -3], part[:, -3]])
             differences[variable.name] = numeric_difference(
                 [
-                    numeric_figures(row, n, variable.low, variable.high)
-                    for row, n in zip(part, sizes, strict=True)
+                    numeric_figures(row, n, variable.low, variable.high, own_noise)
+                    for row, n, own_noise in zip(part, sizes, noise, strict=False)
                 ]
             )
         mask = hidden(counts, least) & (not private)
@@ -430,7 +463,12 @@ def _grouped(
         for k, name in enumerate(names):
             cover = mask[:, k] | of_sizes[k]
             own = _figures(
-                variable, rows[k, start:end], float(rows[k, 0]), cover, least * (not private)
+                variable,
+                rows[k, start:end],
+                float(rows[k, 0]),
+                cover,
+                least * (not private),
+                float(noise[k]),
             )
             if of_sizes[k] and not variable.categories:
                 own |= dict.fromkeys(NUMERIC_FIGURES, math.nan)
@@ -440,11 +478,16 @@ def _grouped(
 
 
 def _figures(
-    variable: Variable, row: Array, rows: float, cover: NDArray[np.bool_], least: int
+    variable: Variable,
+    row: Array,
+    rows: float,
+    cover: NDArray[np.bool_],
+    least: int,
+    noise: float,
 ) -> dict[str, Any]:
     """Of one column and group.
 
-    rows: of the group; cover: counts that are not shown; least: 0 with noise.
+    rows: of the group; cover: counts that are not shown; least: 0 with noise; noise: of a cell.
     """
     private = not least
     if private and variable.moments and variable.places[2] < 0:
@@ -454,7 +497,7 @@ def _figures(
         *counts, missing = shown_counts(row, cover, private)
         n = None if missing is None else rows - float(row[-1])
         return {"n": n, "missing": missing, "counts": counts, "categories": variable.categories}
-    figures: dict[str, Any] = numeric_figures(row, rows, variable.low, variable.high)
+    figures: dict[str, Any] = numeric_figures(row, rows, variable.low, variable.high, noise)
     if not private and figures["n"] < least:
         figures |= dict.fromkeys(NUMERIC_FIGURES, math.nan)
     counts = shown_counts(np.array([figures["n"], figures["missing"]]), cover, private)

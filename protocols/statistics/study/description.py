@@ -20,13 +20,18 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 QUARTILES = (0.25, 0.5, 0.75)
+CLEAR = 2.5
+"""Times its noise that a variance has to be for a standard deviation."""
 
 
-def numeric_figures(cells: Array, rows: float, low: float, high: float) -> dict[str, float]:
+def numeric_figures(
+    cells: Array, rows: float, low: float, high: float, noise: float = 0.0
+) -> dict[str, float]:
     """n, missing, mean, sd, q1, median, q3 and step, the bins' width [data units].
 
     cells: counts of the bins and of missing values, sum z and sum z^2, shape (bins + 3,); rows: of
-    the group, missing values included. With noise counts may be below 0.
+    the group, missing values included; noise: standard deviation of that on each of the cells,
+    which may then be below 0. Where it drowns the standard deviation that is NaN, see `is_clear`.
     """
     counts, (missing, first, second) = cells[:-3], cells[-3:]
     n, width = float(rows - missing), high - low
@@ -35,7 +40,10 @@ def numeric_figures(cells: Array, rows: float, low: float, high: float) -> dict[
     if n <= 0:
         return figures | dict.fromkeys(("mean", "sd", "q1", "median", "q3"), math.nan)
     mean = first / n
-    variance = (second - n * mean**2) / (n - 1) if n > 1 else math.nan
+    # Of a noisy mean the square is too large, by noise^2 / n^2.
+    variance = (second - n * mean**2 + noise**2 / n) / (n - 1) if n > 1 else math.nan
+    if noise and not is_clear(counts, n, mean, noise):
+        variance = math.nan
     # Monotone, and without a bias: the middle of the least curve above and the largest below.
     ends = np.cumsum(counts)
     above, below = np.maximum.accumulate(ends), np.minimum.accumulate(ends[::-1])[::-1]
@@ -49,9 +57,23 @@ def numeric_figures(cells: Array, rows: float, low: float, high: float) -> dict[
         quartiles.append(float(low + step * (k + inside)))
     return figures | {
         "mean": float(np.clip(low + width * (mean + 0.5), low, high)),
-        "sd": float(width * math.sqrt(variance)) if variance >= 0 else math.nan,
+        "sd": float(width * math.sqrt(max(variance, 0.0))),  # NaN of NaN
         **dict(zip(("q1", "median", "q3"), quartiles, strict=True)),
     }
+
+
+def is_clear(counts: Array, n: float, mean: float, noise: float) -> bool:
+    """Whether a variance is CLEAR times its noise, or more, by the counts of the bins.
+
+    Their noise is another than that of the sum of squares which the variance is made of. Variances
+    that are told because they are large themselves are too large: their noise made them so.
+    """
+    bins = len(counts)
+    z = (np.arange(bins) + 0.5) / bins - 0.5
+    squares = (z - np.clip(counts @ z / n, -0.5, 0.5)) ** 2
+    spread = counts @ squares / n - 1 / (12 * bins**2)
+    error = max(1 + 4 * min(mean**2, 0.25), float(squares @ squares))
+    return bool(spread >= CLEAR * noise / n * math.sqrt(error))
 
 
 def numeric_difference(groups: list[dict[str, float]]) -> float:

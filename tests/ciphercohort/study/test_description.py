@@ -16,7 +16,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
-from ciphercohort.study.description import ALL, NONE, Description, Variable, _grouped, _lines
+from ciphercohort.study.description import (
+    ALL,
+    ELSEWHERE,
+    NONE,
+    Description,
+    Variable,
+    _grouped,
+    _lines,
+)
 from parties.reader.arms import MISSING
 from parties.reader.infer import REGRESSION_SCALING, infer_schema
 from parties.reader.schema import CategoricalColumn, Label, NumericColumn, Schema
@@ -404,6 +412,63 @@ def test_noise_of_figures_is_what_it_says() -> None:
     exact = describe(table, by="arm", split="by:site")
     assert "noise" not in exact.tables()[0].text() and not exact.noise
     assert "mean_noise" not in exact.groups["all"]["columns"]["age"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "spread", "noise", "told"),
+    [(300, 0.1, 15, False), (300, 0.05, 6, False), (300, 0.2, 2, True), (1000, 0.28, 15, True)],
+)
+def test_a_standard_deviation_is_told_where_noise_leaves_it(
+    rows: int, spread: float, noise: float, told: bool
+) -> None:
+    """Of 200 tables: within a fifth of its noise on the mean, or in hardly any.
+
+    Told wherever its variance was above 0, it was too large by more than its noise.
+    """
+    rng, bins = np.random.default_rng(1), 20
+    value = np.clip(rng.normal(0.5, spread, rows), 0, 1) if spread < 0.25 else rng.random(rows)
+    counts = np.bincount(np.minimum((value * bins).astype(int), bins - 1), minlength=bins)
+    cells = np.array([*counts, 0, (value - 0.5).sum(), ((value - 0.5) ** 2).sum()])
+    found, said, before = list[float](), list[float](), list[float]()
+
+    def drawn(cells: np.ndarray) -> np.ndarray:
+        return cells + noise * rng.standard_normal(len(cells)) * (np.arange(len(cells)) != bins)
+
+    for _ in range(200):
+        table = drawn(cells)
+        before.append(numeric_figures(table, rows, 0.0, 1.0)["sd"])
+        sd = numeric_figures(table, rows, 0.0, 1.0, noise)["sd"]
+        if np.isfinite(sd):
+            found.append(sd)
+            again = (numeric_figures(drawn(table), rows, 0.0, 1.0)["sd"] for _ in range(40))
+            said.append(float(np.std([*again])))
+    truth = value.std(ddof=1)
+    if told:
+        assert len(found) > 190 and abs(np.mean(found) - truth) < 0.2 * np.mean(said)
+    else:
+        assert len(found) < 6
+        positive = np.array(before)[np.array(before) > 0]
+        assert positive.mean() - truth > 0.5 * positive.std()
+
+
+def test_tables_by_site_have_the_noise_of_each(schema: Path) -> None:
+    """Others' rows are those of all less the site's: so is their noise."""
+    rows = pd.concat([table(k) for k in range(6)], ignore_index=True)
+    asked: dict[str, Any] = {"by": "sex", "schema": schema, "split": "by:site", "epsilon": 8.0}
+    found = [describe(rows, sites=("a",), seed=k, **asked) for k in range(8)]
+    assert [*found[0].sites] == [ALL, "a", ELSEWHERE]
+    errors: dict[str, list[float]] = {name: [] for name in found[0].sites}
+    for own in found:
+        for name, cells in own.sites.items():
+            truth = rows if name == ALL else rows[(rows.site == "a") == (name == "a")]
+            age = cells["columns"]["age"]
+            errors[name].append((age["mean"] - truth.age.mean()) / age["mean_noise"])
+            assert cells["n"] == pytest.approx(len(truth), abs=8 * own.noise_std * math.sqrt(6))
+    assert all(0.3 < np.sqrt(np.mean(np.square(each))) < 2 for each in errors.values()), errors
+    first = found[0].tables()[1].text()
+    assert first.count("noise  ") >= 2 and "±" in first
+    noise = [cells["columns"]["age"]["mean_noise"] for cells in found[0].sites.values()]
+    assert min(noise) > 0 and noise[1] > noise[0]
 
 
 def test_a_table_is_the_same_whatever_column_stands_first() -> None:
