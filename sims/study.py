@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
 
-from ciphercohort.after.sums import sums_wanted
+from ciphercohort.after.sums import SpentError, spent_is_told, sums_wanted
 from ciphercohort.job.config import DEFAULT_DELTA, DEFAULT_PARTIES, SimulationConfig
 from ciphercohort.job.inputs import GIVEN, INFERRED, schema_notes
 from ciphercohort.job.layout import DESCRIPTION, GLM, SURVIVAL
@@ -139,6 +140,24 @@ class Asked:
             write(Path(self.out), name, found.released(), found.documents())
         return found
 
+    def found(self, find: Callable[[Sums, Any], Found], sums: Sums, own: Any, name: str) -> Found:
+        """What sums find, and its documents; own: options.
+
+        Raises:
+            SpentError: noisy sums gave no result, as the document says. CohortError: as of `find`.
+        """
+        try:
+            with spent_is_told(sums):
+                result = find(sums, own)
+        except SpentError as error:
+            if self.out is not None:
+                promise = {"epsilon": self.epsilon, "delta": self.delta}
+                notes = [NOT_PRIVATE] * (self.seed is not None)
+                body = {**error.documented, "privacy": promise, "notes": notes}
+                write(Path(self.out), name, body, ())
+            raise
+        return self.kept(result, name)
+
     def sums(
         self, frame: pd.DataFrame, schema: Schema, own: Schema, sites: tuple[str, ...] | str = ()
     ) -> tuple[Sums, tuple[str, ...]]:
@@ -200,7 +219,7 @@ def describe(data: Table, **given: Any) -> Description:
     terms.check_folder(DESCRIPTION)
     sites = "all" if own.names == ("all",) else own.names
     sums, shown = terms.sums(frame, schema, cells_schema(schema), sites)
-    return terms.kept(describe_by(sums, replace(own, sites=shown)), DESCRIPTION)
+    return terms.found(describe_by, sums, replace(own, sites=shown), DESCRIPTION)
 
 
 def survival(data: Table, **given: Any) -> Survival:
@@ -213,7 +232,7 @@ def survival(data: Table, **given: Any) -> Survival:
     """
     own, asked = parted(CurveOptions, given)
     terms, sums = _of_stays(data, asked, (own.by,))
-    return terms.kept(survival_by(sums, own), SURVIVAL)
+    return terms.found(survival_by, sums, own, SURVIVAL)
 
 
 def cox(data: Table, **given: Any) -> Cox | PrivateCox | Pooled:
@@ -228,7 +247,7 @@ def cox(data: Table, **given: Any) -> Cox | PrivateCox | Pooled:
     """
     own, asked = parted(CoxOptions, given)
     terms, sums = _of_stays(data, asked, (own.strata, own.curves), own.imputations)
-    return terms.kept(imputed_by(hazards_by, sums, own), SURVIVAL)
+    return terms.found(partial(imputed_by, hazards_by), sums, own, SURVIVAL)
 
 
 def glm(data: Table, **given: Any) -> Glm | Pooled:
@@ -266,7 +285,7 @@ def glm(data: Table, **given: Any) -> Glm | Pooled:
         columns = ChosenColumns(include=tuple(terms.include)).of(names, (own.treatment,))
     terms.check_folder(GLM)
     sums, _ = terms.sums(frame, schema, by_range(schema))
-    return terms.kept(imputed_by(glm_by, replace(sums, columns=columns), own), GLM)
+    return terms.found(partial(imputed_by, glm_by), replace(sums, columns=columns), own, GLM)
 
 
 def _with_category(terms: Asked, frame: pd.DataFrame, name: str) -> tuple[Asked, pd.DataFrame]:

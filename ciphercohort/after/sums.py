@@ -148,10 +148,13 @@ class SumSeries(ABC):
         Raises:
             CohortError: it is refused, or aborted.
         """
-        plan = self.plan(task, mu)
-        if not self.done:
-            plan = replace(plan, asked=self.asked)
-        plan, values, head = self.ran(plan)
+        try:
+            plan = self.plan(task, mu)
+            if not self.done:
+                plan = replace(plan, asked=self.asked)
+            plan, values, head = self.ran(plan)
+        except ParameterError as error:
+            raise UnopenedError(*error.args) from error
         opened = Opened(
             plan=plan,
             values=values,
@@ -171,6 +174,10 @@ class SumSeries(ABC):
         """
 
 
+class UnopenedError(ParameterError):
+    """A sum was refused: what opened before it is no result, and may be gone on with."""
+
+
 class SpentError(PrivacyError):
     """Noisy sums were opened, and gave no result: what they cost stays spent."""
 
@@ -185,7 +192,7 @@ def spent_is_told(sums: SumSeries) -> Iterator[None]:
     """A refusal for what noisy sums opened says that their epsilon stays spent.
 
     Raises:
-        SpentError: noise left nothing. ParameterError: as it was, and in the same words.
+        SpentError: they gave no result. UnopenedError: as it was, and in the same words.
     """
     try:
         yield
@@ -196,9 +203,9 @@ def spent_is_told(sums: SumSeries) -> Iterator[None]:
         words = f"{count(len(sums.done), 'sum')} opened before that"
         spent = f"count epsilon={wanted.epsilon:g}, delta={wanted.delta:g} as spent"
         error.args = (f"{error}; {words}: {spent}",)
-        if isinstance(error, PrivacyError):
-            raise SpentError(*error.args) from None
-        raise
+        if isinstance(error, UnopenedError):
+            raise
+        raise SpentError(*error.args) from None
 
 
 def without_table(error: Exception, sums: SumSeries) -> str:

@@ -23,7 +23,7 @@ from statsmodels.genmod.families import Poisson
 from statsmodels.genmod.generalized_linear_model import GLM
 
 from ciphercohort import simulate
-from ciphercohort.after.sums import SumSeries
+from ciphercohort.after.sums import SpentError, SumSeries
 from ciphercohort.results.documents import to_json
 from ciphercohort.study.asked import CoxOptions, CurveOptions, DescribeOptions, GlmOptions
 from ciphercohort.study.cox import Cox
@@ -852,7 +852,7 @@ def test_with_epsilon_curves_are_as_near_as_they_say(bins: int | None) -> None:
 
 
 def test_noise_that_drowns_everything_is_said_before_a_figure() -> None:
-    with pytest.raises(ParameterError, match="drowns every group"):
+    with pytest.raises(SpentError, match="drowns every group.*epsilon=.* as spent"):
         survival(table(), by="arm", epsilon=0.05, seed=1, **asked(False))
     with pytest.raises(ParameterError, match="400 bins or less"):
         survival(table(), by="arm", epsilon=1.0, bins=401, **asked(False))
