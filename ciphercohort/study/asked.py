@@ -65,7 +65,9 @@ class DescribeOptions(_Options):
     sites: str | tuple[str, ...] = option(
         "", "Parties that consent to a table of their own: a,b; of a simulation, or all."
     )
-    bins: int | None = option(None, "Of numeric columns. Default: 200, with epsilon 20.", least=2)
+    bins: int | None = option(
+        None, "Of numeric columns. Default: 200 or 199, with epsilon 20.", least=2
+    )
     least: int = _least()
 
     @property

@@ -27,10 +27,12 @@ from protocols.statistics.evaluation.figures import LEAST
 from protocols.statistics.study.description import (
     CLEAR,
     category_difference,
+    fitting_bins,
     hidden,
     numeric_difference,
     numeric_figures,
     shown_counts,
+    whole_numbers,
 )
 from protocols.statistics.study.objectives import DescriptionObjective
 
@@ -77,8 +79,11 @@ class Variable:
         return len(self.categories) == 2 and (bool(self.moments) or self.categories == ("0", "1"))
 
 
-def variables(schema: Schema, bins: int) -> list[Variable]:
-    """Of a schema as `views.cells_schema` gives it: its columns, then its outcome."""
+def variables(schema: Schema, bins: int | None) -> list[Variable]:
+    """Of a schema as `views.cells_schema` gives it: its columns, then its outcome.
+
+    bins: None: about BINS, see `fitting_bins`.
+    """
     found = list[Variable]()
     for place, column in placed(schema, outcome=True):
         missing = place + len(column.features) - 1 if column.missing == "indicator" else -1
@@ -86,10 +91,13 @@ def variables(schema: Schema, bins: int) -> list[Variable]:
     return found
 
 
-def _variable(column: Column, place: int, missing: int, bins: int) -> Variable:
+def _variable(column: Column, place: int, missing: int, bins: int | None) -> Variable:
     if isinstance(column, NumericColumn):
         ends = (f"{column.low:g}", f"{column.high:g}") if column.binary else ()
-        spec = (place, 1, missing, len(ends) or bins)
+        spec = (
+            *(place, 1, missing),
+            len(ends) or bins or fitting_bins(column.low, column.high, BINS),
+        )
         return Variable(column.name, ends, column.low, column.high, spec)
     names = column.categories
     return Variable(column.name, names, 0.0, 1.0, (place, len(names), missing, 0))
@@ -111,7 +119,7 @@ def task_of(
     Raises:
         ParameterError: `by` is no column with groups.
     """
-    columns, groups = variables(schema, bins or (PRIVATE_BINS if private else BINS)), NO_GROUPS
+    columns, groups = variables(schema, bins or (PRIVATE_BINS if private else None)), NO_GROUPS
     if by is not None:
         groups = groups_of(placed(schema, outcome=True), "by", by, rest=NONE)
         columns = [each for each in columns if each.name != by]
@@ -206,9 +214,13 @@ class Description(Tabled):
             for v in self.columns
             if not v.categories
         }
-        if steps:
-            told = ", ".join(f"{name} {step:.3g}" for name, step in steps.items())
+        if told := ", ".join(f"{name} {step:.3g}" for name, step in steps.items() if step):
             yield f"quantiles are within one step of a public grid: {told}"
+        if told := ", ".join(name for name, step in steps.items() if not step):
+            yield (
+                "quantiles of whole numbers are the least that so many rows do not exceed, without "
+                f"a mean of two: {told}"
+            )
         if self.private:
             yield (
                 f"privacy noise of standard deviation {self.noise_std:.3g} is on every count"
@@ -469,6 +481,7 @@ def _grouped(
                 cover,
                 least * (not private),
                 float(noise[k]),
+                None if private else _whole(variable, rows[-1, start:end]),
             )
             if of_sizes[k] and not variable.categories:
                 own |= dict.fromkeys(NUMERIC_FIGURES, math.nan)
@@ -484,10 +497,12 @@ def _figures(
     cover: NDArray[np.bool_],
     least: int,
     noise: float,
+    numbers: Array | None,
 ) -> dict[str, Any]:
     """Of one column and group.
 
-    rows: of the group; cover: counts that are not shown; least: 0 with noise; noise: of a cell.
+    rows: of the group; cover: counts that are not shown; least: 0 with noise; noise: of a cell;
+    numbers: see `numeric_figures`.
     """
     private = not least
     if private and variable.moments and variable.places[2] < 0:
@@ -497,11 +512,21 @@ def _figures(
         *counts, missing = shown_counts(row, cover, private)
         n = None if missing is None else rows - float(row[-1])
         return {"n": n, "missing": missing, "counts": counts, "categories": variable.categories}
-    figures: dict[str, Any] = numeric_figures(row, rows, variable.low, variable.high, noise)
+    figures: dict[str, Any] = numeric_figures(
+        row, rows, variable.low, variable.high, noise, numbers
+    )
     if not private and figures["n"] < least:
         figures |= dict.fromkeys(NUMERIC_FIGURES, math.nan)
     counts = shown_counts(np.array([figures["n"], figures["missing"]]), cover, private)
     return figures | dict(zip(("n", "missing"), counts, strict=True))
+
+
+def _whole(variable: Variable, cells: Array) -> Array | None:
+    """Whole numbers by bin, where all rows are in bins that have one; cells: of all rows."""
+    if variable.categories:
+        return None
+    numbers = whole_numbers(variable.low, variable.high, variable.places[3])
+    return None if np.rint(cells[:-3])[np.isnan(numbers)].any() else numbers
 
 
 def _drawing(variable: Variable, groups: dict[str, dict[str, Any]]) -> Any:

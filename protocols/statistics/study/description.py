@@ -1,9 +1,11 @@
 """From counts and moments to the figures of a descriptive table.
 
 Quantiles are read off counts by bin, on a straight line within a bin: each is within one bin's
-width of that of the rows. Standardised differences: of means, (m - m') / sqrt((s^2 + s'^2) / 2); of
-categories, sqrt(t^T S^-1 t) of the differences t of all shares but the first's, S the mean of their
-covariance matrices (Yang and Dalton, 2012). Of more than two groups the largest of all pairs.
+width of that of the rows. Of whole numbers, where each has a bin of its own, they are the numbers
+themselves: the least that a share of the rows or more do not exceed (Hyndman and Fan's type 1).
+Standardised differences: of means, (m - m') / sqrt((s^2 + s'^2) / 2); of categories,
+sqrt(t^T S^-1 t) of the differences t of all shares but the first's, S the mean of their covariance
+matrices (Yang and Dalton, 2012). Of more than two groups the largest of all pairs.
 
 Exact counts below `least` are left out, and so are others as long as they would give one away:
 where all but one of a line with a known sum are shown.
@@ -24,18 +26,45 @@ CLEAR = 2.5
 """Times its noise that a variance has to be for a standard deviation."""
 
 
+def whole_numbers(low: float, high: float, bins: int) -> Array:
+    """The whole number in each bin of a range, NaN: none; shape (bins,).
+
+    Each has one of its own where the range is of fewer than `bins` whole numbers, and the two have
+    no common factor: then none but the ends lies where two bins meet, whatever is rounded. Of
+    other ranges all are NaN.
+    """
+    found, width = np.full(bins, np.nan), high - low
+    if width != int(width) or low != int(low) or not width < bins or math.gcd(int(width), bins) > 1:
+        return found
+    numbers = np.arange(int(width) + 1)
+    found[np.minimum(numbers * bins // int(width), bins - 1)] = low + numbers
+    return found
+
+
+def fitting_bins(low: float, high: float, most: int) -> int:
+    """At most so many; one less where that gives each whole number of a range a bin of its own."""
+    own = [bool(np.isfinite(whole_numbers(low, high, n)).any()) for n in (most, most - 1)]
+    return most - (own == [False, True])
+
+
 def numeric_figures(
-    cells: Array, rows: float, low: float, high: float, noise: float = 0.0
+    cells: Array,
+    rows: float,
+    low: float,
+    high: float,
+    noise: float = 0.0,
+    numbers: Array | None = None,
 ) -> dict[str, float]:
     """n, missing, mean, sd, q1, median, q3 and step, the bins' width [data units].
 
     cells: counts of the bins and of missing values, sum z and sum z^2, shape (bins + 3,); rows: of
     the group, missing values included; noise: standard deviation of that on each of the cells,
-    which may then be below 0. Where it drowns the standard deviation that is NaN, see `is_clear`.
+    which may then be below 0. Where it drowns the standard deviation that is NaN, see `is_clear`;
+    numbers: that quantiles are, by bin; None: they are within one.
     """
     counts, (missing, first, second) = cells[:-3], cells[-3:]
     n, width = float(rows - missing), high - low
-    step = width / len(counts)
+    step = width / len(counts) if numbers is None else 0.0
     figures = {"n": n, "missing": float(missing), "step": step}
     if n <= 0:
         return figures | dict.fromkeys(("mean", "sd", "q1", "median", "q3"), math.nan)
@@ -54,7 +83,7 @@ def numeric_figures(
         k = int(np.searchsorted(ends, place * (1 - 1e-12)))
         start = ends[k - 1] if k else 0.0
         inside = (place - start) / (ends[k] - start) if ends[k] > start else 0.0
-        quartiles.append(float(low + step * (k + inside)))
+        quartiles.append(float(low + step * (k + inside) if numbers is None else numbers[k]))
     return figures | {
         "mean": float(np.clip(low + width * (mean + 0.5), low, high)),
         "sd": float(width * math.sqrt(max(variance, 0.0))),  # NaN of NaN

@@ -18,6 +18,7 @@ from scipy.stats import chi2
 
 from ciphercohort.study.description import (
     ALL,
+    BINS,
     ELSEWHERE,
     NONE,
     Description,
@@ -25,13 +26,19 @@ from ciphercohort.study.description import (
     _grouped,
     _lines,
 )
+from parties.kernel.study.described import Described
 from parties.reader.arms import MISSING
 from parties.reader.infer import REGRESSION_SCALING, infer_schema
 from parties.reader.schema import CategoricalColumn, Label, NumericColumn, Schema
 from parties.reader.views import cells_schema, encode_with_views
 from protocols.errors import ParameterError, SchemaError
 from protocols.exchange import CELLS_VIEW
-from protocols.statistics.study.description import hidden, numeric_figures
+from protocols.statistics.study.description import (
+    fitting_bins,
+    hidden,
+    numeric_figures,
+    whole_numbers,
+)
 from sims.study import describe
 from tests.sims.model_runs import cohort
 
@@ -350,6 +357,52 @@ def test_quantiles_are_those_of_counts_with_gaps() -> None:
     found = numeric_figures(cells, 10, 0.0, 6.0)
     assert (found["q1"], found["median"], found["q3"]) == (1.5, 2.0, 4.5)
     assert (found["n"], found["missing"]) == (8, 2)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    low=st.integers(-50, 50),
+    width=st.integers(1, 199),
+    size=st.integers(10, 60),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_quantiles_of_whole_numbers_are_these(low: int, width: int, size: int, seed: int) -> None:
+    """By the kernel's own counts, of every range of fewer whole numbers than bins."""
+    values = np.random.default_rng(seed).integers(low, low + width + 1, size).astype(float)
+    bins = fitting_bins(low, low + width, BINS)
+    numbers = whole_numbers(low, low + width, bins)
+    assert bins in (199, 200) and np.isfinite(numbers).sum() == width + 1
+    scaled = (values - (low + width / 2)) / (width / 2)
+    adds = Described(columns=((0, 1, -1, bins),))
+    table = adds.exact_sum(scaled[:, None], np.zeros((size, 1)), "a").values[1:]
+    found = numeric_figures(table, size, low, low + width, numbers=numbers)
+    for key, share in (("q1", 0.25), ("median", 0.5), ("q3", 0.75)):
+        assert found[key] == np.quantile(values, share, method="inverted_cdf")
+
+
+@pytest.mark.parametrize("part", [0.0, 0.5])
+def test_a_table_says_which_quantiles_are_numbers_of_the_rows(part: float) -> None:
+    rng, rows = np.random.default_rng(2), 300
+    table = pd.DataFrame({"age": rng.integers(20, 90, rows), "site": rng.choice(list("abc"), rows)})
+    table = table.assign(
+        age=table.age + part * (table.index == 7), sex=rng.choice(["f", "m"], rows)
+    )
+    found = describe(table, by="sex", split="by:site")
+    for group, own in [*table.groupby("sex"), (ALL, table)]:
+        told = found.groups[group]["columns"]["age"]
+        median = np.quantile(own.age, 0.5, method="inverted_cdf")
+        assert bool(told["median"] == median and told["step"] == 0) == (part == 0)
+        assert abs(told["median"] - median) <= 0.5
+    assert ("do not exceed" in found.tables()[0].text()) is (part == 0)
+    assert ("within one step" in found.tables()[0].text()) is (part > 0)
+
+
+def test_whole_numbers_that_share_a_bin_or_an_edge_have_none() -> None:
+    assert not np.isfinite(whole_numbers(0, 60, 200)).any()  # 20 bins' widths are 6: an edge
+    assert not np.isfinite(whole_numbers(0, 200, 200)).any()
+    assert not np.isfinite(whole_numbers(0.5, 20.5, 199)).any()
+    assert fitting_bins(0, 60, 200) == 199 and fitting_bins(0, 61, 200) == 200
+    assert fitting_bins(0, 1000, 200) == 200 and fitting_bins(0.0, 1.25, 200) == 200
 
 
 def test_what_cannot_be_described_is_refused(schema: Path, tmp_path: Path) -> None:
