@@ -345,7 +345,7 @@ def describe_by(sums: SumSeries, asked: DescribeOptions) -> Description:
 
     def of_groups(tables: Array, std: float) -> Grouped:
         own = tables[0][order]
-        if grouped.places and NONE not in names:  # of two numbers, of which every row has one
+        if grouped.rest_is_arm:  # none has none
             own = np.vstack([own, np.zeros_like(own[:1])])
             return _grouped(columns, own, (*names, NONE), std=std, **given)
         return _grouped(columns, own, names, std=std, **given)

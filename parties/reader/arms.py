@@ -39,8 +39,8 @@ class Groups:
     """Of the rows, by a column.
 
     places: of features of which a row of a group has a one, the first of them where there are
-    several; names: of these groups; rest: of the rows of none; ordered: all names, as they are
-    told.
+    several; names: of these groups; rest: of the rows of none; ordered: names of all arms, as they
+    are told, the rest's among them where it is one.
     """
 
     places: tuple[int, ...]
@@ -49,15 +49,21 @@ class Groups:
     ordered: tuple[str, ...]
 
     @property
+    def rest_is_arm(self) -> bool:
+        """Whether each row is of a group, as of two numbers."""
+        return len(self.ordered) > len(self.names)
+
+    @property
     def order(self) -> list[int]:
-        """Places in (*names, rest) of those that are told, the rest last where it is of no arm."""
-        found = [(*self.names, self.rest).index(name) for name in self.ordered]
-        return found + [len(self.names)] * (self.rest not in self.ordered)
+        """Places in (*names, rest) of those that are told, the rest last where it is no arm."""
+        if not self.rest_is_arm:
+            return [*range(len(self.names) + 1)]
+        return [(*self.names, self.rest).index(name) for name in self.ordered]
 
     @property
     def several(self) -> tuple[str, ...]:
         """In this order."""
-        return (*self.ordered, *(self.rest,) * (self.rest not in self.ordered))
+        return self.ordered if self.rest_is_arm else (*self.ordered, self.rest)
 
     @classmethod
     def whole(cls, name: str) -> Groups:
@@ -98,6 +104,8 @@ def groups_of(
         if isinstance(column, CategoricalColumn):
             names = (*arms, *more)
             places = tuple(range(place, place + len(names)))
+            while rest in names:
+                rest = f"({rest})"
             return Groups(places=places, names=names, rest=rest, ordered=names)
         if column.missing == "typical":
             raise ParameterError(

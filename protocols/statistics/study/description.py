@@ -71,8 +71,12 @@ def numeric_figures(
     mean = first / n
     # Of a noisy mean the square is too large, by noise^2 / n^2.
     variance = (second - n * mean**2 + noise**2 / n) / (n - 1) if n > 1 else math.nan
-    if noise and not is_clear(counts, n, mean, noise):
-        variance = math.nan
+    spread = math.sqrt(max(variance, 0.0)) if n > 1 else math.nan
+    if noise:
+        # So is the root of a noisy variance v too small, by t^2 / (8 v^1.5).
+        t = noise / n * math.sqrt(1 + 4 * mean**2)
+        spread += t**2 / (8 * max(variance, t) ** 1.5)
+        spread = spread if is_clear(counts, n, mean, noise) else math.nan
     # Monotone, and without a bias: the middle of the least curve above and the largest below.
     ends = np.cumsum(counts)
     above, below = np.maximum.accumulate(ends), np.minimum.accumulate(ends[::-1])[::-1]
@@ -86,7 +90,7 @@ def numeric_figures(
         quartiles.append(float(low + step * (k + inside) if numbers is None else numbers[k]))
     return figures | {
         "mean": float(np.clip(low + width * (mean + 0.5), low, high)),
-        "sd": float(width * math.sqrt(max(variance, 0.0))),  # NaN of NaN
+        "sd": float(width * spread),
         **dict(zip(("q1", "median", "q3"), quartiles, strict=True)),
     }
 

@@ -200,6 +200,8 @@ def test_groups_by_categories_have_the_others_last() -> None:
     found = groups_of([(3, own)], "by", "arm")
     assert found.places == (3, 4, 5) and found.several == ("b", "a", "missing", "(other)")
     assert found.order == [0, 1, 2, 3]
+    named = groups_of([(0, CategoricalColumn("arm", ("(other)", "a")))], "by", "arm")
+    assert named.order == [0, 1, 2] and named.several == ("(other)", "a", "((other))")
 
 
 def test_names_with_signs_are_of_the_longest_column() -> None:
