@@ -474,7 +474,7 @@ def test_noise_of_figures_is_what_it_says() -> None:
         (300, 0.05, 6, 0),
         (300, 0.2, 2, 191),
         (1000, 0.28, 15, 191),
-        (1000, 0.2, 15, 90),
+        (1000, 0.2, 15, 80),
     ],
 )
 def test_a_standard_deviation_is_told_where_noise_leaves_it(
