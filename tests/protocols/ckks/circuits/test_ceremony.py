@@ -112,7 +112,7 @@ def test_each_secret_is_ternary_and_its_own(keys: JointKeys) -> None:
     secrets = [exact.secret(share).astype(float) for share in keys.shares.values()]
     for s in secrets:
         assert set(s) == {-1.0, 0.0, 1.0}
-        assert np.mean(s**2) == pytest.approx(TERNARY, abs=5 * math.sqrt(2 / 9 / N))
+        assert np.mean(s**2) == pytest.approx(TERNARY, abs=6 * math.sqrt(2 / 9 / N))
     correlation = np.corrcoef(secrets) - np.eye(len(secrets))
     assert np.abs(correlation).max() < 6 / math.sqrt(N)
 
@@ -344,7 +344,8 @@ def test_all_shares_decrypt(keys: JointKeys) -> None:
     values, parts = decryption(keys, 8, std)
     derived = math.sqrt(len(keys.shares) * N / 2) * std / SCALE
     error = rms(fused(keys, parts) - values)
-    close(error, derived)
+    # Of 512 slots: a standard error of 0.045 bits. One party's flooding left out is 0.5 at P = 2.
+    close(error, derived, 1.5 * TOLERANCE_BITS)
 
 
 @pytest.mark.parametrize("count", PARTIES)
@@ -372,17 +373,21 @@ def test_all_but_one_share_decrypt_nothing(count: int) -> None:
 def test_flooding_is_gaussian_and_never_the_same() -> None:
     """Independent coefficients of the asked deviation, from the source that is given."""
     context = joint_keys(2, DEPTH, N).context
-    prime, draws = context.primes[0], []
+    prime, draws, turns = context.primes[0], [], 8
+
+    def drawn(source: Any) -> np.ndarray:
+        (row, _) = Flooding.even(N, 2.0**30).draw(context, 2, source)
+        return exact.coefficients(row, prime).astype(float)
+
     for source in (SystemRandomness(), SystemRandomness(), SeededRandomness(1)):
-        rows = Flooding.even(N, 2.0**30).draw(context, 2, source)
-        draws.append(exact.coefficients(rows[0], prime).astype(float))
+        draws.append(np.concatenate([drawn(source) for _ in range(turns)]))
     for draw in draws:
         close(rms(draw), 2.0**30)
-        # Kurtosis of a Gaussian is 3 +- sqrt(24 / n).
-        assert abs(np.mean(draw**4) / rms(draw) ** 4 - 3) < 6 * math.sqrt(24 / N)
-    assert np.abs(np.corrcoef(draws) - np.eye(3)).max() < 6 / math.sqrt(N)
-    again = Flooding.even(N, 2.0**30).draw(context, 2, SeededRandomness(1))
-    assert (exact.coefficients(again[0], prime) == draws[2]).all()
+        # Kurtosis of a Gaussian is 3 +- sqrt(24 / n), 0.05 here, and a little skew: 7 of them have
+        # p < 1e-9. A uniform one's is 1.8.
+        assert abs(np.mean(draw**4) / rms(draw) ** 4 - 3) < 7 * math.sqrt(24 / draw.size)
+    assert np.abs(np.corrcoef(draws) - np.eye(3)).max() < 6 / math.sqrt(turns * N)
+    assert (drawn(SeededRandomness(1)) == draws[2][:N]).all()
 
 
 @pytest.mark.parametrize(

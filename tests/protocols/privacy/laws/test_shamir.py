@@ -58,9 +58,10 @@ def test_any_t_reconstruct_and_no_other_weights_do(threshold: int, parties: int)
     sets = list(combinations(points, threshold))
     for present in sets:
         assert (combined(present, present) == secret).all()
-    assert (combined(sets[0], sets[-1]) == secret).mean() < 0.05
+    # Modulo 97, the last prime, three of sixteen agree by chance in one of 2000 runs.
+    assert not (combined(sets[0], sets[-1]) == secret)[:-1].any()
     fewer = sets[0][1:]
-    assert (combined(fewer, fewer) == secret).mean() < 0.05
+    assert not (combined(fewer, fewer) == secret)[:-1].any()
 
 
 @pytest.mark.parametrize("threshold", [2, 3])
