@@ -374,7 +374,8 @@ def test_noise_on_a_coarse_grid_hides_what_is_on_none(kind: str) -> None:
         own = replace(SUMS, kind=kind, units=1 << 16, bits=2)
         found = packed.draw_noise(own, (4000,), SystemRandomness())
     rest = np.sort(found * 4 % 1)
-    assert np.abs(rest - (np.arange(4000) + 0.5) / 4000).max() < 0.035  # Kolmogorov, p < 1e-4
+    # Kolmogorov, p = 4e-9; on the grid all would be 0, and the largest distance 1.
+    assert np.abs(rest - (np.arange(4000) + 0.5) / 4000).max() < 0.05
 
 
 def test_what_is_summed_without_privacy_is_refused_under_a_law(tmp_path: Path) -> None:

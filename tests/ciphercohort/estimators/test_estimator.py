@@ -163,7 +163,8 @@ def test_every_form_of_shards_gives_the_same_model(
     frames["south"].astype({"stage": str}).to_parquet(path)
     west = frames["west"].drop(columns="died"), frames["west"]["died"].tolist()
     model = fast(label="died").fit([frames["north"], path, west])
-    np.testing.assert_allclose(model.coef_, fitted.coef_, atol=1e-5)
+    # Flooding leaves 2e-6, a standard deviation of their difference.
+    np.testing.assert_allclose(model.coef_, fitted.coef_, atol=2e-5)
     assert list(model.result_.rows_by_party) == ["party-1", "party-2", "party-3"]
     assert list(fitted.result_.rows_by_party) == ["north", "south", "west"]
 

@@ -113,9 +113,9 @@ def test_coins_are_of_the_plans_chance_and_new_in_every_round() -> None:
 
     trained(train, plan(sampling=0.3), rounds=2)
     counts = [len(chosen) for chosen in drawn]
-    # Five deviations of a binomial number.
+    # Six deviations of a binomial number.
     assert len(counts) == 2 * CLIENTS
-    assert all(abs(count - 1500) < 5 * np.sqrt(5000 * 0.3 * 0.7) for count in counts)
+    assert all(abs(count - 1500) < 6 * np.sqrt(5000 * 0.3 * 0.7) for count in counts)
     assert len({chosen.tobytes() for chosen in drawn}) == len(drawn)
 
 

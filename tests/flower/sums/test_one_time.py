@@ -492,7 +492,8 @@ def test_a_sum_with_a_broken_number_is_uniform(bad: list[int]) -> None:
     total = np.sum([residues.encode(row, ExpandedRandomness()) for row in rows], axis=0)
     for row, prime in zip(total, residues.MODULI, strict=True):
         counts = np.bincount(row % prime * 64 // prime, minlength=64)
-        assert stats.chisquare(counts).pvalue > 1e-6
+        # Thirteen primes, drawn anew in every run. Numbers that stood there would fill one cell.
+        assert stats.chisquare(counts).pvalue > 1e-8
     assert all(map(math.isnan, residues.decode(total, 3)))
 
 
