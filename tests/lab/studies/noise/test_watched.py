@@ -39,15 +39,16 @@ def run(
     return measure_encrypted(cell, Source(), 0)
 
 
-# Stages with n = 2048 values: their rms has a standard deviation of 0.02 bits; 0.2 are allowed. Of
-# a reply, 2k = 32 values a party are known: 64 at P = 2, of a sum 32, whose rms is off by so much
-# with probability below 10^-5.
+# Stages with n = 2048 values: their rms has a standard deviation of 0.04 bits at most, the
+# relinearisation key's, whose terms are products; 0.2 are allowed. Of a reply, 2k = 32 values a
+# party are known: 64 at P = 2, of a sum 32, whose rms is off by so much with probability below
+# 10^-6; an error that is not there, or there twice over all parties, is further off.
 COMMON = dict.fromkeys(
     ("secret", "public_key", "rotation_key", "relinearisation_key", "flooding"), 0.2
 )
 STAGES = {
     "encrypted-rows": {**COMMON, "encryption": 0.2, "encryption_sum": 0.2, "refresh": 0.2},
-    "encrypted-model": {**COMMON, "encryption": 0.75, "encryption_sum": 1.0, "model_refresh": 0.2},
+    "encrypted-model": {**COMMON, "encryption": 0.75, "encryption_sum": 1.2, "model_refresh": 0.2},
 }
 # Bounds before decryption; the released model, beside the formula.
 CIRCUIT = {
@@ -66,13 +67,14 @@ def test_every_stage_of_a_circuit(protocol: str, parties: int, epsilon: float | 
         assert abs(off) < allowed, f"{name}: {off:+.2f} bits"
     for name in (circuit, "first_iterate"):
         assert 1 < found.values[name] <= found.predicted[name], name
-    # 31 weights: 4 standard deviations of their rms are 0.7 bits.
-    assert abs(math.log2(found.values[release] / found.predicted[release])) < 0.8
+    # 31 weights, chi^2: beyond either end with p < 10^-7.
+    assert -1.3 < math.log2(found.values[release] / found.predicted[release]) < 0.9
     # Primes differ from the scale 2^59 by less than 2^-40 of it, a few times a round; a gradient of
     # rows in the clear takes that away, and is left with noise.
     low, high = {"encrypted-rows": (2**-44, 2**-38), "encrypted-model": (0, 2**-45)}[protocol]
     assert low < found.values["scale_drift"] < high
-    assert found.values["first_iterate"] < found.values["iterate"]
+    # Of a model that stays encrypted it is 1.1 bits less, with a standard deviation of 0.23.
+    assert found.values["first_iterate"] < 1.2 * found.values["iterate"]
     refreshes = found.courses["refresh" if protocol == "encrypted-rows" else "model_refresh"]
     assert len(refreshes) == len(found.courses["iterate"]) == 3
 
@@ -105,11 +107,11 @@ def test_parts_of_an_encrypted_model(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_sum_of_gradients() -> None:
-    """3 x 31 errors: 4 standard deviations of their rms are 0.45 bits; the key has 2048."""
+    """3 x 31 errors, whose rms is 0.7 bits off with p = 10^-8; the key has 2048, of 0.02 bits."""
     found = run("secure-aggregation", 4)
-    assert abs(math.log2(found.values["opened"] / found.predicted["opened"])) < 0.5
+    assert abs(math.log2(found.values["opened"] / found.predicted["opened"])) < 0.7
     off = math.log2(found.values["opening_key"] / found.predicted["opening_key"])
-    assert abs(off) < 0.1
+    assert abs(off) < 0.15
     assert found.values["sum_release"] < 1e-6
     assert len(found.courses["opened"]) == 3
 
