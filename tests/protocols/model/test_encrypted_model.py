@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from typing import Any
 
@@ -222,40 +222,57 @@ NOISY = (
 
 @pytest.mark.parametrize("case", NOISY, ids=str)
 def test_noise_is_below_its_bound_and_not_far(case: Case) -> None:
-    """Of layouts, parties, rules and degrees; flooding hides sigma_e, the bound."""
-    std, plan = spread(case.session)
-    assert 0.1 < std / kinds.model_error_std(plan) < 1
+    """Of layouts, parties, rules and degrees; flooding hides sigma_e, the bound.
+
+    Of two runs, the std has a standard error of 0.25 bits, keys' and draws'; of three, of 0.18. A
+    ridge's is 0.16 of the bound, 1.3 bits from the lower end.
+    """
+    std, plan = spread(case.session, runs=3)
+    assert 1 / 16 < std / kinds.model_error_std(plan) < 1
 
 
 def test_noise_of_rows_that_are_all_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In eight groups: what the same rows and the same key switches leave does not add up."""
+    """In eight groups: what the same rows and the same key switches leave does not add up.
+
+    It is 0.7 of the bound; of two runs with a standard error of 0.25 bits, of ten of 0.08.
+    """
     monkeypatch.setattr(helpers, "make_data", alike)
     case = Case(7, 9, "gd", 2, "several", 2, False, 512)
-    std, plan = spread(lambda: case.session(rounds=4, rows=[4 * 128] * 2))
+    std, plan = spread(lambda: case.session(rounds=4, rows=[4 * 128] * 2), runs=10)
     assert std < np.hypot(*_errors(plan, quotient))
 
 
 def test_parts_side_by_side_bring_their_noise_along(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 64 parts each has what a refresh left in all of them, here more than any rounding."""
+    """Of 64 parts each has what a refresh left in all of them, here more than any rounding.
+
+    Of four runs 0.84 of the bound, with a standard error of 0.03.
+    """
     monkeypatch.setattr(helpers, "make_data", alike)
     case = Case(3, 128, "gd", 2, "one", 1, False, 512)
-    std, plan = spread(lambda: case.session(rounds=4, rows=[20, 20], features_per_ciphertext=2))
+    make = partial(case.session, rounds=4, rows=[20, 20], features_per_ciphertext=2)
+    std, plan = spread(make, runs=4)
     assert plan.layout.num_parts == 64
     assert std < np.hypot(*_errors(plan, quotient))
 
 
 @cache
 def one_round() -> tuple[float, ModelPlan]:
-    """Noise of a first round, where no rows are met: of replies' errors alone."""
+    """Noise of a first round, where no rows are met: of replies' errors alone.
+
+    With a standard error of 0.05 bits.
+    """
     case = Case(3, 64, "gd", 4, "one", 3, False, 512)
-    return spread(lambda: case.session(rounds=1), runs=3)
+    return spread(lambda: case.session(rounds=1), runs=9)
 
 
 def test_the_release_error_is_as_predicted() -> None:
-    """Root mean square of 192 errors over the stated std, by layouts and parties."""
+    """Root mean square of 384 errors over the stated std, by layouts and parties.
+
+    Its standard error is 0.036: of 192 errors, chance was below 0.8 in one of 40,000 runs.
+    """
     found = [
         measured(Case(3, 64, "gd", parties, "one", width, False, 512).session(rounds=1)).flooded
-        for parties, width in ((2, 3), (4, 6), (3, 4))
+        for parties, width in ((2, 3), (4, 6), (3, 4)) * 2
     ]
     assert 0.8 < exact.rms(np.concatenate(found)) < 1.25
 
