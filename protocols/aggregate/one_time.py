@@ -65,6 +65,7 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from numpy.typing import NDArray
 
 from protocols.aggregate import NOISE_STD, TAIL, packed
+from protocols.aggregate.quick import quick_gaussian
 from protocols.aggregate.quorum import Quorum
 from protocols.aggregate.residues import MODULI, Residues
 from protocols.aggregate.words import (
@@ -83,7 +84,6 @@ from protocols.privacy.laws import (
     RandomSource,
     uniform_below,
 )
-from protocols.privacy.laws.discrete import quick_gaussian
 
 NONCE_BYTES, TAG_BYTES, KEY_BYTES = 12, 16, 32
 # A sum of 1024 secrets has 13 bits.

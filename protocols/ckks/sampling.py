@@ -33,7 +33,7 @@ from protocols.ckks.flooding import FRESH_ERROR_STD, encode_complex
 from protocols.ckks.residues import Residues
 from protocols.ckks.transform import Integers, evaluations, to_slots
 from protocols.privacy.laws import ExpandedRandomness, uniform_below
-from protocols.privacy.laws.discrete import quick_gaussian
+from protocols.privacy.laws.discrete import narrow_gaussian
 
 Message = NDArray[np.float64] | None
 # The lift finds the multiple of Q3 in double precision: a message stays 2^-40 off the edge.
@@ -48,8 +48,8 @@ def ternary(ring_dim: int) -> Integers:
 
 
 def gaussian(ring_dim: int, std: float = FRESH_ERROR_STD) -> Integers:
-    """Coefficients of an error, i.i.d. discrete Gaussians, shape (n,); std: 1 … 7."""
-    return quick_gaussian(std, ring_dim, ExpandedRandomness()).astype(np.int64)
+    """Coefficients of an error, i.i.d. discrete Gaussians, shape (n,); std: 1 … 16."""
+    return narrow_gaussian(std, ring_dim, ExpandedRandomness())
 
 
 def in_q(context: RingContext, coefficients: Integers, towers: int = 0) -> Residues:

@@ -13,13 +13,13 @@ import pytest
 import parties.kernel.keys.key_share as key_share
 from parties.kernel.keys.key_share import KeyShare
 from parties.kernel.rows import masks
-from parties.kernel.sums.aggregate_share import narrow_gaussian
 from protocols.ckks import residues as rns
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.flooding import FRESH_ERROR_STD
 from protocols.ckks.residues import add
 from protocols.errors import ProtocolError
 from protocols.privacy.laws import SystemRandomness
+from protocols.privacy.laws.discrete import narrow_gaussian
 from tests.provenance import residuals, runs
 from tests.provenance.attack import old_flow
 from tests.provenance.residuals import UntrueError

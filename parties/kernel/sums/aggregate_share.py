@@ -27,12 +27,10 @@ from protocols.errors import ParameterError, PolicyError
 from protocols.exchange import OPENING_KEY
 from protocols.exchange.signed_values import SignedValue, mask_key_text
 from protocols.privacy.laws import RandomSource
-from protocols.privacy.laws.discrete import thresholds
+from protocols.privacy.laws.discrete import narrow_gaussian
 from protocols.steps.samples import ONE, SEED, SHARE, Element, Pad, Sample, SampleLedger, Term
 
 Masked = NDArray[np.uint16]
-_BLOCK = 1024  # draws compared at once: flags below 100 kB stay in cache
-_LOW = np.uint64(1)
 
 
 class AggregateShare:
@@ -190,25 +188,3 @@ class AggregateShare:
                 "this process was forked from the one that made the secret; start processes with "
                 "multiprocessing.get_context('spawn')"
             )
-
-
-def narrow_gaussian(sigma: float, count: int, randomness: RandomSource) -> NDArray[np.int64]:
-    """Independent draws of the law of `discrete`, int64 array, shape (count,).
-
-    Every draw is compared with every threshold: no address depends on what is drawn.
-
-    sigma: 1 .. 16 [units]; randomness: uniform words, two for each draw.
-    """
-    high, low = thresholds(sigma)
-    out = np.empty(count, np.int64)
-    for start in range(0, count, _BLOCK):
-        size = min(_BLOCK, count - start)
-        top, bottom = randomness.words(2 * size).reshape(2, size)
-        reached = top > high
-        tied = top == high
-        if tied.any():  # once in 2^57 draws
-            reached |= tied & (bottom >> _LOW >= low)
-        magnitude = reached.sum(axis=0, dtype=np.uint8).astype(np.int64)
-        negative = (bottom & _LOW).astype(np.int64)
-        out[start : start + size] = (magnitude ^ -negative) + negative
-    return out

@@ -14,9 +14,9 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 from scipy import stats
 
-from parties.kernel.sums.aggregate_share import narrow_gaussian
 from protocols.aggregate import NOISE_STD, largest, one_time, packed, residues, words
 from protocols.aggregate.one_time import Round
+from protocols.aggregate.quick import _table, quick_gaussian
 from protocols.aggregate.quorum import Quorum
 from protocols.aggregate.words import RING_DIM, add_products, num_secrets
 from protocols.errors import (
@@ -27,7 +27,7 @@ from protocols.errors import (
     ProtocolError,
 )
 from protocols.privacy.laws import ExpandedRandomness
-from protocols.privacy.laws.discrete import _table, quick_gaussian
+from protocols.privacy.laws.discrete import narrow_gaussian
 from protocols.privacy.laws.seeded import SeededRandomness
 
 CONTEXT = bytes(range(32))

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from parties.kernel.sums.aggregate_share import narrow_gaussian
 from protocols.aggregate import NOISE_STD
-from protocols.privacy.laws.discrete import thresholds
+from protocols.privacy.laws.discrete import narrow_gaussian, thresholds
 from protocols.privacy.laws.seeded import SeededRandomness
 
 

@@ -9,13 +9,13 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from parties.kernel.sums.aggregate_share import narrow_gaussian
 from protocols.ckks import CkksParameters, flooding
 from protocols.ckks import residues as rns
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.flooding import FRESH_ERROR_STD, encode_complex
 from protocols.ckks.sampling import encryption, fresh_errors, gaussian, in_q, ternary
 from protocols.ckks.transform import SHORT, evaluations, from_slots, to_slots
+from protocols.privacy.laws.discrete import narrow_gaussian
 from protocols.privacy.laws.seeded import SeededRandomness
 from tests.support import exact
 
