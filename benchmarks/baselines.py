@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.cases import Array, Case
+from protocols.ckks import objects
 from protocols.ckks.circuits.choice import choose_parameters
 from protocols.ckks.circuits.factors import last_operands
 from protocols.ckks.circuits.packing import next_power_of_two
@@ -63,7 +64,7 @@ class SingleKey:
 
     def encrypt(self, values: Array) -> Any:
         """Ciphertext as after a refresh."""
-        return self.at(self.context.encrypt(self.keys.publicKey, values), REFRESH_LEVEL)
+        return self.at(objects.encrypt(self.context, self.keys.publicKey, values), REFRESH_LEVEL)
 
     def decrypt(self, ct: Any, length: int) -> Array:
         """First slots."""

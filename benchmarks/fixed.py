@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from protocols.ckks import objects
+
 
 def main(ring_dim: int, repetitions: int) -> float:
     """Seconds per iteration, after one that warms up."""
@@ -42,7 +44,7 @@ def main(ring_dim: int, repetitions: int) -> float:
     evaluator = Evaluator(context, layout)
     values = np.random.default_rng(0).uniform(-0.1, 0.1, params.num_slots)
     rows, side, weights = (
-        [evaluator.wrap(context.encrypt(keys.publicKey, values)) for _ in range(count)]
+        [evaluator.wrap(objects.encrypt(context, keys.publicKey, values)) for _ in range(count)]
         for count in (2, layout.num_side_ciphertexts, 1)
     )
     # Old trees: no units of rows, and fresh weights at level 0.

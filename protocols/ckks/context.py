@@ -11,7 +11,7 @@ import itertools
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -47,9 +47,9 @@ def refuse_forked_child() -> None:
 
 @dataclass(frozen=True)
 class Frames:
-    """Serialised objects whose residues get overwritten; primes in the order of the towers."""
+    """Objects whose residues get overwritten; primes in the order of the towers."""
 
-    public_key: bytes
+    ciphertext: Any
     rotation_key: bytes
     relinearisation_key: bytes
     primes: tuple[int, ...]
@@ -91,16 +91,11 @@ class RingContext:
         """Primes of one half (a or b) of an evaluation key: all digits in a row."""
         return self.extended_primes * self.params.num_digits
 
-    # -- plaintexts and encryption ------------------------------------------------------------
+    # -- plaintexts ---------------------------------------------------------------------------
 
     def encode(self, values: NDArray[np.float64], level: int = 0) -> Any:
         """Plaintext of real slot values, shape (<= num_slots,), at the given level."""
         return self.cc.MakeCKKSPackedPlaintext(values.tolist(), 1, level)
-
-    def encrypt(self, public_key: Any, values: NDArray[np.float64]) -> Any:
-        """Fresh ciphertext at level 0."""
-        refuse_forked_child()
-        return self.cc.Encrypt(public_key, self.encode(values))
 
     # -- objects <-> residues -----------------------------------------------------------------
 
@@ -108,13 +103,6 @@ class RingContext:
         """All residue rows of a public key, ciphertext or evaluation key."""
         blob = openfhe.Serialize(obj, openfhe.BINARY)
         return rns.read(blob, self.params.ring_dim, self.extended_primes)[0]
-
-    def public_key(self, b: Residues, a: Residues) -> Any:
-        """Public key (b, a) from residues at level 0."""
-        blob = self._implant(self._frames.public_key, [b, a])
-        key = openfhe.DeserializePublicKeyString(blob, openfhe.BINARY)
-        key.SetKeyTag(self.tag)
-        return key
 
     def evaluation_key(self, a: Residues, b: Residues) -> Any:
         """Key-switching key from its halves, each of shape (digits * extended towers, n)."""
@@ -166,13 +154,9 @@ class RingContext:
         # Drops nothing; but what OpenFHE has read is slow to copy, by 4 ms at ring 2^15.
         return _split(self.cc.Compress(whole, towers), counts)
 
-    @cached_property
-    def nothing(self) -> Any:
-        """The polynomial 0 at level 0, as a ciphertext; never to be changed."""
-        return self.nothing_at(self.params.num_towers)
-
-    def nothing_at(self, towers: int) -> Any:
-        """The polynomial 0 modulo so many primes, as a ciphertext; never to be changed."""
+    def nothing(self, towers: int = 0) -> Any:
+        """The polynomial 0 modulo so many primes, all by default; never to be changed."""
+        towers = towers or self.params.num_towers
         if towers not in self._nothing:
             zero = np.zeros((towers, self.params.ring_dim), np.uint64)
             self._nothing[towers] = self.ciphertext([zero])
@@ -208,8 +192,9 @@ class RingContext:
         return rns.uniform(seed, label, self.key_primes, self.params.ring_dim)
 
 
-def new_context(params: CkksParameters, data_type: Any = openfhe.REAL) -> Any:
-    """An OpenFHE context for these parameters.
+@lru_cache(maxsize=8)
+def open_context(params: CkksParameters) -> Any:
+    """OpenFHE's context for these parameters, one for all sessions; slots are complex.
 
     Raises:
         ParameterError: OpenFHE refuses them.
@@ -223,7 +208,7 @@ def new_context(params: CkksParameters, data_type: Any = openfhe.REAL) -> Any:
     p.SetScalingTechnique(openfhe.FIXEDMANUAL)
     p.SetNumLargeDigits(params.num_digits)
     p.SetBatchSize(params.num_slots)
-    p.SetCKKSDataType(data_type)
+    p.SetCKKSDataType(openfhe.COMPLEX)
     p.SetInteractiveBootCompressionLevel(openfhe.COMPACT)
     secure = openfhe.HEStd_128_classic if params.security_bits else openfhe.HEStd_NotSet
     p.SetSecurityLevel(secure)
@@ -237,19 +222,14 @@ def new_context(params: CkksParameters, data_type: Any = openfhe.REAL) -> Any:
 
 
 @lru_cache(maxsize=8)
-def open_context(params: CkksParameters) -> Any:
-    """One for all sessions."""
-    return new_context(params)
-
-
-@lru_cache(maxsize=8)
 def frames_of(params: CkksParameters) -> Frames:
     """One for all sessions."""
     cc, n = open_context(params), params.ring_dim
     throwaway = cc.KeyGen()
     tag = throwaway.publicKey.GetKeyTag()
-    public_key = openfhe.Serialize(throwaway.publicKey, openfhe.BINARY)
-    primes = _repeated(public_key, n, 2, "public keys", params.num_towers)
+    ciphertext = cc.Encrypt(throwaway.publicKey, cc.MakeCKKSPackedPlaintext([0.0]))
+    blob = openfhe.Serialize(ciphertext, openfhe.BINARY)
+    primes = _repeated(blob, n, 2, "ciphertexts", params.num_towers)
     evaluation_key = cc.KeySwitchGen(throwaway.secretKey, throwaway.secretKey)
     relinearisation_key = openfhe.Serialize(evaluation_key, openfhe.BINARY)
     extended = _repeated(relinearisation_key, n, 2 * params.num_digits, "evaluation keys")
@@ -261,7 +241,7 @@ def frames_of(params: CkksParameters) -> Frames:
     offset = 13
     if rotation_key[offset : offset + 4] != automorphism:
         raise PlatformError("this OpenFHE release serialises rotation keys in an unknown layout")
-    return Frames(public_key, rotation_key, relinearisation_key, primes, extended, offset)
+    return Frames(ciphertext, rotation_key, relinearisation_key, primes, extended, offset)
 
 
 def _repeated(
@@ -280,12 +260,6 @@ def _repeated(
     return primes
 
 
-def message_primes(cc: Any, params: CkksParameters) -> tuple[int, ...]:
-    """Of Q, as a context generates them."""
-    key = openfhe.Serialize(cc.KeyGen().publicKey, openfhe.BINARY)
-    return _repeated(key, params.ring_dim, 2, "public keys", params.num_towers)
-
-
 def _split(whole: Any, counts: Sequence[int]) -> list[Any]:
     """By halves, so that a polynomial is copied log2 of their number times; takes `whole` apart."""
     if len(counts) < 2:
@@ -299,20 +273,10 @@ def _split(whole: Any, counts: Sequence[int]) -> list[Any]:
     return _split(whole, left) + _split(other, right)
 
 
-@lru_cache(maxsize=8)
-def zero_public_key(params: CkksParameters) -> Any:
-    """The public key (0, 0), which hides nothing: for calls of OpenFHE that want one."""
-    frame = frames_of(params)
-    zero = np.zeros((2 * params.num_towers, params.ring_dim), np.uint64)
-    blob = rns.implant(frame.public_key, zero, frame.primes)
-    return openfhe.DeserializePublicKeyString(blob, openfhe.BINARY)
-
-
 @lru_cache(maxsize=64)
 def ciphertext_frame(params: CkksParameters, towers: tuple[int, ...]) -> bytes:
     """One serialised object with a polynomial for each number of towers."""
-    cc = open_context(params)
-    frame = cc.Encrypt(zero_public_key(params), cc.MakeCKKSPackedPlaintext([0.0]))
+    cc, frame = open_context(params), frames_of(params).ciphertext.Clone()
     part = {count: cc.Compress(frame, count).GetElements()[0] for count in set(towers)}
     frame.SetElements([part[count] for count in towers])
     return bytes(openfhe.Serialize(frame, openfhe.BINARY))

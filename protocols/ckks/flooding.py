@@ -26,20 +26,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import openfhe
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from protocols.ckks import CkksParameters
 from protocols.ckks import residues as rns
-from protocols.ckks.context import RingContext, message_primes, new_context
+from protocols.ckks.context import RingContext
 from protocols.ckks.residues import Residues
 from protocols.ckks.transform import from_slots, to_slots
-from protocols.errors import ParameterError, PlatformError
+from protocols.errors import ParameterError
 from protocols.privacy.laws import RandomSource
 
 Floats = NDArray[np.float64]
@@ -109,11 +107,8 @@ class Flooding:
         else:
             real, imaginary = drawn.reshape(2, -1) * math.sqrt(params.ring_dim / 2)
             slots = np.where(self.shown, self.std, self.rest) * real + 1j * self.rest * imaginary
-        plaintext = encode_complex(
-            context, slots / 2.0**params.scale_bits, params.num_towers - towers
-        )
-        zero = context.ciphertext([np.zeros((towers, params.ring_dim), np.uint64)])
-        found = context.residues_of(context.cc.EvalAdd(zero, plaintext))
+        encoded = encode_complex(context, slots / 2.0**params.scale_bits, towers)
+        found = context.residues_of(encoded)
         if largest <= FINE:
             return found
         fine = Flooding.even(params.ring_dim, FINE).draw(context, towers, randomness)
@@ -127,25 +122,20 @@ def standard_normal(count: int, randomness: RandomSource) -> Floats:
     return found
 
 
-def encode_complex(context: RingContext, slots: NDArray[np.complex128], level: int = 0) -> Any:
-    """Plaintext of complex slot values, shape (<= num_slots,), at the given level.
+def encode_complex(context: RingContext, slots: NDArray[np.complex128], towers: int = 0) -> Any:
+    """A ciphertext of one polynomial: complex slot values, shape (<= num_slots,), not hidden.
+
+    towers: of it, all by default; a plaintext keeps its slots beside the residues.
 
     OpenFHE refuses coefficients of at most 1/2 that are not all zero: a refusal, or more work then,
     would tell of them. Their mean square is 2 / n^2 of the sum of the slots' squares.
     """
-    params = context.params
-    complex_cc, primes = _complex_context(params)
-    if primes != context.primes:
-        raise PlatformError("this OpenFHE release picks other primes for complex plaintexts")
-    scale, n = 2.0**params.scale_bits, params.ring_dim
+    scale, n = 2.0**context.params.scale_bits, context.params.ring_dim
     exact = np.pad(slots, (0, n // 2 - len(slots)))
     with np.errstate(over="ignore", invalid="ignore"):  # OpenFHE refuses such values
         rounded = to_slots(np.rint(from_slots(scale * exact))) / scale
         is_small = not np.linalg.norm(exact) * scale > n / 2  # a mean square of 1/2
-    return complex_cc.MakeCKKSPackedPlaintext([exact, rounded][is_small].tolist(), 1, level)
-
-
-@lru_cache(maxsize=8)
-def _complex_context(params: CkksParameters) -> tuple[Any, tuple[int, ...]]:
-    cc = new_context(params, openfhe.COMPLEX)
-    return cc, message_primes(cc, params)
+    nothing = context.nothing(towers)
+    values = [exact, rounded][is_small].tolist()
+    plaintext = context.cc.MakeCKKSPackedPlaintext(values, 1, nothing.GetLevel())
+    return context.cc.EvalAdd(nothing, plaintext)

@@ -13,7 +13,8 @@ import numpy as np
 
 from protocols.ckks import REFRESH_TOWERS, CkksParameters
 from protocols.ckks import residues as rns
-from protocols.ckks.context import RingContext, ciphertext_frame, zero_public_key
+from protocols.ckks.context import RingContext, ciphertext_frame
+from protocols.ckks.objects import zero_public_key
 from protocols.ckks.residues import Residues
 from protocols.errors import PlatformError
 
@@ -32,7 +33,7 @@ def lift(context: RingContext, polynomials: Sequence[Residues]) -> list[Residues
     blank = np.zeros((REFRESH_TOWERS, context.params.ring_dim), np.uint64)
     blob = rns.implant(frame, np.concatenate([blank, *polynomials]), context.primes)
     zero, rest = context.read_parts(blob, [1, len(polynomials)], REFRESH_TOWERS)
-    key, nothing = zero_public_key(context.params), context.nothing
+    key, nothing = zero_public_key(context.params), context.nothing()
     found = []
     for _ in polynomials:
         # Of the first polynomial of each.

@@ -59,14 +59,7 @@ def in_q(context: RingContext, coefficients: Integers, towers: int = 0) -> Resid
     scale are right to 2^-40 of a coefficient, which it rounds.
     """
     slots = to_slots(coefficients.astype(np.float64)) / 2.0**context.params.scale_bits
-    return _encoded(context, slots, towers)
-
-
-def _encoded(context: RingContext, slots: NDArray[np.complex128], towers: int) -> Residues:
-    params = context.params
-    plaintext = encode_complex(context, slots, params.num_towers - (towers or params.num_towers))
-    nothing = context.nothing_at(towers or params.num_towers)
-    return context.residues_of(context.cc.EvalAdd(nothing, plaintext))
+    return context.residues_of(encode_complex(context, slots, towers))
 
 
 def in_pq(context: RingContext, coefficients: Integers) -> Residues:
@@ -100,9 +93,8 @@ def encryption(
     )
     if message is not None:
         # Apart from e0: beside large slots the encoder's doubles would round it away.
-        slots = np.zeros(n // 2, np.complex128)
-        slots[: len(message)] = message
-        c0 = rns.add(c0, _encoded(context, slots, len(primes)), primes)
+        slots = encode_complex(context, message.astype(np.complex128), len(primes))
+        c0 = rns.add(c0, context.residues_of(slots), primes)
     return c0, c1
 
 

@@ -22,9 +22,9 @@ from protocols.ckks.context import (
     ciphertext_frame,
     frames_of,
     open_context,
-    zero_public_key,
 )
 from protocols.ckks.evaluation import CkksContext, unload
+from protocols.ckks.objects import frame, zero_public_key
 from protocols.ckks.residues import Residues
 
 T = TypeVar("T")
@@ -183,6 +183,6 @@ def release() -> None:
     """Forget every context and key of this process (OpenFHE keeps them for ever otherwise)."""
     for tag in [*LOADED]:
         unload(tag)
-    for cache in (open_context, frames_of, ciphertext_frame, zero_public_key):
+    for cache in (open_context, frames_of, ciphertext_frame, frame, zero_public_key):
         cache.cache_clear()
     openfhe.ReleaseAllContexts()

@@ -32,6 +32,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from protocols.ckks import objects
 from protocols.ckks import residues as rns
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.residues import Residues
@@ -52,7 +53,7 @@ PUBLIC_SHARES = "public-shares"
 
 def public_key(context: CkksContext, seed: bytes, b: Residues) -> Any:
     """Joint public key from the summed b and the seed's a."""
-    return context.public_key(b, context.uniform_polynomial(seed, PUBLIC_KEY))
+    return objects.public_key(context, b, context.uniform_polynomial(seed, PUBLIC_KEY))
 
 
 # -- party half -----------------------------------------------------------------------------------

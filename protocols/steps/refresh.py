@@ -112,7 +112,7 @@ def join(
     lifted = []
     for ct, parts in zip(shallow, wanted, strict=True):
         h0, *rest = islice(read, len(parts))
-        h1, random = rest or (context.nothing, context.nothing)
+        h1, random = rest or (context.nothing(), context.nothing())
         lifted.append(context.cc.IntMPBootEncrypt(public_key, [h0, h1], random, ct))
 
     def mapped(column_map: ColumnMap, masked: Residues, h1: Residues) -> Residues:

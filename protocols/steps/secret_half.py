@@ -43,7 +43,9 @@ class KeysHalf(Protocol):
 class SecretHalf(KeysHalf, Protocol):
     """Operations with one party's secret s_p; see `parties.kernel.keys.session.KeySession`."""
 
-    def encrypt(self, public_key: Any, slots: NDArray[np.float64], label: str) -> Residues:
+    def encrypt(
+        self, public: tuple[Residues, Residues], slots: NDArray[np.float64], label: str
+    ) -> Residues:
         """Both polynomials of a fresh ciphertext, one after the other."""
         ...
 

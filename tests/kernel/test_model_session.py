@@ -139,7 +139,11 @@ class Watched:
     def spend(self) -> None:
         self.log.append("spent")
 
-    def encrypt_onto(self, public_key: Any, sums: Any, label: str) -> Any:
+    def public_key(self) -> Any:
+        """(b, a)."""
+        return self.joint_key, self.context.uniform_polynomial(SEED, "public-key")
+
+    def encrypt_onto(self, public: Any, sums: Any, label: str) -> Any:
         """As `KeyShare`, a label once."""
         if any(each[0] == "left" and each[1] == label for each in self.log):
             raise PolicyError("already given")
@@ -623,7 +627,7 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
         "hidden = subring.embedded(inner, low, n)", all_else_is_uniform,
     ),
     "encryption": (
-        "keys.encrypt_onto(self._public, sums, label)", "[[*pair] for pair in sums]",
+        "keys.encrypt_onto(keys.public_key(), sums, label)", "[[*pair] for pair in sums]",
         replies_are_encrypted,
     ),
     "noise": (" + sum(sheet.rows) * self._drawn()[t]", "", noise_is_there),

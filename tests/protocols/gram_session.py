@@ -97,7 +97,7 @@ def run_encrypted(task: GramTask, sums: Sequence[GramSums]) -> GramRun:
     def answer(name: str, step: str, body: Body) -> Body:
         if step == "contribute":
             packed = {}, pack(task, parts[name])
-            return contribution(context, keys.shares[name], keys.public_key, packed)
+            return contribution(context, keys.shares[name], keys.public, packed)
         maps = (None,) * len(body.blobs)
         return refresh_reply(context, partial(refresh_shares, keys.shares[name]), maps, step, body)
 

@@ -96,7 +96,7 @@ def test_a_forked_child_refuses() -> None:
             lambda: share.rotation_share(1),
             lambda: refresh_shares(share, [(c1[:3], "refresh", None)]),
             lambda: share.decryption_share(c1[:2], "decrypt", Flooding.even(512, 1.0)),
-            lambda: context.encrypt(key, np.zeros(4)),
+            lambda: objects.encrypt(context, key, np.zeros(4)),
         ]
         child = os.fork()
         if child == 0:

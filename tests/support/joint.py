@@ -25,7 +25,8 @@ from protocols.ckks.circuits.evaluator import Evaluator
 from protocols.ckks.context import CONJUGATION
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.flooding import Flooding
-from protocols.exchange import commit_of
+from protocols.ckks.residues import Residues
+from protocols.exchange import PUBLIC_KEY, commit_of
 from protocols.exchange.messages import (
     Body,
     Exchange,
@@ -57,6 +58,11 @@ class JointKeys:
     public_b: NDArray[np.uint64]
     public_key: Any
     secrets: dict[str, NDArray[np.uint64]]
+
+    @property
+    def public(self) -> tuple[Residues, Residues]:
+        """(b, a), as a key share takes it."""
+        return self.public_b, self.context.uniform_polynomial(self.seed, PUBLIC_KEY)
 
     def forget(self) -> None:
         """INSECURE, for tests alone: answer the labels of an earlier case again."""
@@ -202,7 +208,7 @@ def encrypted_weights(
         k = plan.party_index(name)
         rows, targets = shards[k]
         packed = packed_slots(plan, name, rows, targets, noises[k])
-        return contribute.contribution(context, keys.shares[name], keys.public_key, packed)
+        return contribute.contribution(context, keys.shares[name], keys.public, packed)
 
     summed = drive(circuit.collect(evaluator, uncommitted(plan.names)), answer)
     fresh = refreshing(evaluator, plan, keys)

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from parties.kernel.keys.key_share import KeyShare
-from protocols.ckks import CkksParameters
+from protocols.ckks import CkksParameters, objects
 from protocols.ckks.evaluation import CkksContext, unload
 from protocols.ckks.shared_keys import release
 from protocols.errors import CohortError
@@ -44,7 +44,9 @@ def one_session(k: int, drop: bool) -> None:
         context.evaluation_key(a, share.relinearisation_first()[0]), [rotation]
     )
     public = context.uniform_polynomial(seed, "public-key")
-    ciphertext = context.encrypt(context.public_key(share.public_share(), public), np.ones(8))
+    ciphertext = objects.encrypt(
+        context, objects.public_key(context, share.public_share(), public), np.ones(8)
+    )
     context.cc.EvalMult(ciphertext, ciphertext)
     share.erase()
     unload(context.tag)

@@ -83,7 +83,6 @@ class KeyShare:
         self._ephemeral: Integers | None = None
         self._rows: Residues | None = None
         self._public_b: Residues | None = None
-        self._joint: tuple[Any, Residues, Residues] | None = None
         if state is not None:
             restore(self, state)
             return
@@ -221,15 +220,15 @@ class KeyShare:
 
     # -- rows -----------------------------------------------------------------------------------
 
-    def encrypt(self, public_key: Any, slots: NDArray[np.float64], label: str) -> Residues:
+    def encrypt(self, public: Halves, slots: NDArray[np.float64], label: str) -> Residues:
         """(b v + e0 + m, a v + e1) for a fresh ternary v, shape (2 towers, n).
 
-        slots: real values m; label: unique name of this ciphertext.
+        public: (b, a) of the joint key; slots: real values m; label: unique name of it.
         """
-        return np.concatenate(self._fresh(public_key, [label], ("m", ""), message=slots)[0])
+        return np.concatenate(self._fresh(public, [label], ("m", ""), message=slots)[0])
 
     def encrypt_onto(
-        self, public_key: Any, sums: Sequence[Sequence[Residues]], label: str
+        self, public: Halves, sums: Sequence[Sequence[Residues]], label: str
     ) -> list[list[Residues]]:
         """Polynomials of each ciphertext plus a fresh encryption of zero, at REFRESH_TOWERS towers.
 
@@ -237,12 +236,12 @@ class KeyShare:
         """
         low = self._context.primes[:REFRESH_TOWERS]
         names = [f"{label}/{k}" for k in range(len(sums))]
-        every = self._fresh(public_key, names, ("gradient", "gradient"), towers=len(low))
+        every = self._fresh(public, names, ("gradient", "gradient"), towers=len(low))
         pairs = (zip(total, fresh, strict=True) for total, fresh in zip(sums, every, strict=True))
         return [[add(own, new, low) for own, new in halves] for halves in pairs]
 
     def _fresh(
-        self, public_key: Any, names: Sequence[str], hides: tuple[str, str], **fields: Any
+        self, public: Halves, names: Sequence[str], hides: tuple[str, str], **fields: Any
     ) -> list[tuple[Residues, Residues]]:
         """Encryptions of these names; hides: what their halves do; fields: see `encryption`."""
         halves = ("c0", Element(JOINT_KEY), hides[0]), ("c1", Element(SEED, PUBLIC_KEY), hides[1])
@@ -253,7 +252,6 @@ class KeyShare:
         ]
 
         def make() -> list[tuple[Residues, Residues]]:
-            public = self._public(public_key)
             return [encryption(self._context, *public, **fields) for _ in names]
 
         return self._publish(samples, make)
@@ -383,13 +381,6 @@ class KeyShare:
             row = count * context.digit_of(k) + k
             rows[row : row + 1] = add(rows[row : row + 1], scaled[k : k + 1], [prime])
         return rows
-
-    def _public(self, public_key: Any) -> tuple[Residues, Residues]:
-        """b and a of the joint key."""
-        if self._joint is None or self._joint[0] is not public_key:
-            b, a = np.split(self._context.residues_of(public_key), 2)
-            self._joint = public_key, b, a
-        return self._joint[1:]
 
 
 def _seeded(name: str, secret: str, factor: int = 1) -> Term:

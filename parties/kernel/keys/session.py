@@ -157,12 +157,12 @@ class KeySession:
         """b of the joint public key, shape (towers, n), once everybody's share is in it."""
         return self._total if self._added == {*dict(self._sheet.roster)} else None
 
-    def public_key(self) -> Any:
-        """OpenFHE's object. Raises PolicyError: shares are missing."""
-        b, context = self.joint_key, self.context
-        if b is None:
+    def public_key(self) -> Halves:
+        """(b, a) of the joint key. Raises PolicyError: shares are missing."""
+        if self.joint_key is None:
             raise PolicyError("not all shares of the joint key are here yet")
-        return context.public_key(b, context.uniform_polynomial(self._secret.seed, PUBLIC_KEY))
+        make = partial(self.context.uniform_polynomial, self.seed, PUBLIC_KEY)
+        return self._total, self._shared.once(self.context, "public key", self.seed, make)
 
     @property
     def begun(self) -> bool:
@@ -203,15 +203,15 @@ class KeySession:
 
     # -- what is encrypted, refreshed, decrypted --------------------------------------------------
 
-    def encrypt(self, public_key: Any, slots: NDArray[np.float64], label: str) -> Residues:
+    def encrypt(self, public: Halves, slots: NDArray[np.float64], label: str) -> Residues:
         """See `KeyShare.encrypt`."""
-        return self._secret.encrypt(public_key, slots, label)
+        return self._secret.encrypt(public, slots, label)
 
     def encrypt_onto(
-        self, public_key: Any, sums: Sequence[Sequence[Residues]], label: str
+        self, public: Halves, sums: Sequence[Sequence[Residues]], label: str
     ) -> list[list[Residues]]:
         """See `KeyShare.encrypt_onto`."""
-        return self._secret.encrypt_onto(public_key, sums, label)
+        return self._secret.encrypt_onto(public, sums, label)
 
     def shares(self, asked: Sequence[Asked], drawn: Drawn, of_model: bool) -> list[Halves]:
         """See `KeyShare.shares`; drawn: masks of a model, or of rows. A model's session hides them.

@@ -266,10 +266,7 @@ class ClearRows:
         return values[group * size : (group + 1) * size]
 
     def _encode(self, slots: Callable[[], Complexes], level: int) -> Any:
-        """A ciphertext of one polynomial: a plaintext keeps its slots beside the residues."""
-        cc, towers = self._context.cc, self._context.params.num_towers - level
-        plain = encode_complex(self._context, slots(), level)
-        return cc.EvalAdd(cc.Compress(self._context.nothing, towers), plain)
+        return encode_complex(self._context, slots(), self._context.params.num_towers - level)
 
     def _plaintext(
         self, key: tuple[int, int, int, int], level: int, slots: Callable[[], Complexes]

@@ -27,9 +27,10 @@ from protocols.ckks.context import CONJUGATION
 from protocols.ckks.evaluation import CkksContext, unload
 from protocols.ckks.factored import Link
 from protocols.ckks.residues import Residues
+from protocols.ckks.sampling import encryption
 from protocols.ckks.subring import TraceMap
 from protocols.errors import MessageError, PolicyError
-from protocols.exchange import COVERED, PUBLIC_KEY, Body, rotation_label
+from protocols.exchange import COVERED, Body, rotation_label
 from protocols.exchange.signed_values import SignedValue
 from protocols.privacy.laws import ExpandedRandomness, RandomSource, apart
 from protocols.privacy.laws.discrete import between, discrete_gaussian
@@ -102,7 +103,6 @@ class ModelSession:
         self._encoded: tuple[Array, Array, Any] | None = None
         self._clear: ClearRows | None = None
         self._loaded: CkksContext | None = None
-        self._public: Any = None
 
     # -- keys -------------------------------------------------------------------------------------
 
@@ -184,12 +184,6 @@ class ModelSession:
         tag = self._sheet.session
         self._loaded = self._shared.loaded(context.params, tag, self._chunks, load)
 
-        def make() -> Any:
-            return context.public_key(b, context.uniform_polynomial(seed, PUBLIC_KEY))
-
-        name = sha256(b.tobytes()).digest(), seed
-        self._public = self._shared.once(self._loaded, "public key", name, make)
-
     # -- a round ----------------------------------------------------------------------------------
 
     def gradient(
@@ -220,7 +214,7 @@ class ModelSession:
         sums: Any = [[np.zeros((len(low), n), np.uint64)] * 2] * columns.num_parts
         if point:
             sums = self._at(point, elements, counts)
-        parts = keys.encrypt_onto(self._public, sums, label)
+        parts = keys.encrypt_onto(keys.public_key(), sums, label)
         own, stream = self._own_terms(t, counts), ExpandedRandomness()
         for part, polynomials in enumerate(parts):
             pad = self._pads.pad(f"{view}/{label}/{part}", low, 2 * columns.period, missing)
@@ -434,12 +428,11 @@ class ModelSession:
 
         Parties of one process take their sums in turn: no two groups of rows take the same.
         """
-        loaded, zero = self._loaded, np.zeros(1)
+        loaded, public = self._loaded, self._held.public_key()
         assert loaded is not None  # noqa: S101 (checked)
 
         def make() -> Any:
-            fresh = [loaded.encrypt(self._public, zero) for _ in range(2)]
-            return tuple(loaded.products([loaded.polynomials_of(ct) for ct in fresh]))
+            return tuple(loaded.products([encryption(loaded, *public) for _ in range(2)]))
 
         return self._shared.once(loaded, "zeros", self.seed, make)
 

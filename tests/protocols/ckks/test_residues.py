@@ -14,6 +14,7 @@ from scipy import stats
 from protocols.ckks import CkksParameters
 from protocols.ckks import residues as rns
 from protocols.ckks.evaluation import CkksContext
+from protocols.ckks.objects import encrypt
 from protocols.errors import MessageError
 
 N = 512
@@ -89,7 +90,7 @@ def test_implant_inverts_read(context: CkksContext, keys: Any, kind: str) -> Non
     """Reading, then implanting, changes no byte of the serialised object."""
     objects = {
         "public key": lambda: keys.publicKey,
-        "ciphertext": lambda: context.encrypt(keys.publicKey, np.ones(4)),
+        "ciphertext": lambda: encrypt(context, keys.publicKey, np.ones(4)),
         "evaluation key": lambda: context.cc.KeySwitchGen(keys.secretKey, keys.secretKey),
     }
     blob = openfhe.Serialize(objects[kind](), openfhe.BINARY)
@@ -103,7 +104,7 @@ def test_implant_inverts_read(context: CkksContext, keys: Any, kind: str) -> Non
 def test_an_implanted_ciphertext_decrypts(context: CkksContext, keys: Any) -> None:
     """The value moves into a frame of our own making, at every level and to 2^-30."""
     values = np.linspace(-1, 1, N // 2)
-    fresh = context.encrypt(keys.publicKey, values)
+    fresh = encrypt(context, keys.publicKey, values)
     for level in range(PARAMS.num_towers):
         ct = context.cc.Compress(fresh, PARAMS.num_towers - level) if level else fresh
         moved = context.ciphertext(context.polynomials_of(ct))
@@ -206,7 +207,7 @@ def test_products_and_differences_are_exact(prime: int, data: st.DataObject) -> 
 
 def test_sums_of_ciphertexts_are_openfhes(context: CkksContext, keys: Any) -> None:
     """Adding residues is EvalAdd, bit by bit."""
-    parts = [context.encrypt(keys.publicKey, np.full(3, v)) for v in (0.5, 0.25)]
+    parts = [encrypt(context, keys.publicKey, np.full(3, v)) for v in (0.5, 0.25)]
     summed = rns.add(*map(context.residues_of, parts), context.primes * 2)
     assert (summed == context.residues_of(context.cc.EvalAdd(*parts))).all()
 

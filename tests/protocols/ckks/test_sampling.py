@@ -155,9 +155,7 @@ def test_numbers_of_every_size_are_encoded(size: float, where: str, level: int) 
     if where == "signs":
         slots[1::2] *= -1
     towers = CONTEXT.params.num_towers - level
-    nothing = CONTEXT.nothing_at(towers)
-    plain = encode_complex(CONTEXT, slots, level)
-    found = CONTEXT.residues_of(CONTEXT.cc.EvalAdd(nothing, plain))
+    found = CONTEXT.residues_of(encode_complex(CONTEXT, slots, towers))
     if size > 1.0:  # beyond the primes
         assert found.any()
         return

@@ -19,6 +19,7 @@ from parties.agent.store import codec
 from parties.kernel.keys import session as key_session
 from parties.kernel.keys.key_share import KeyShare
 from parties.verifier.party import Party
+from protocols.ckks import objects
 from protocols.ckks import residues as rns
 from protocols.errors import CohortError, PolicyError, ProtocolError
 from protocols.exchange.messages import Body, new_signing_key, public_bytes
@@ -277,11 +278,13 @@ def copy_of(session: Session, victim: Body, again: bool) -> tuple[bytes, ...]:
     b = np.zeros((len(context.primes), N), np.uint64)
     for share in public_shares(session).values():
         b = rns.add(b, share, context.primes)
-    key = context.public_key(
-        b, context.uniform_polynomial(half_of(session.parties[FIRST]).seed, "public-key")
+    key = objects.public_key(
+        context, b, context.uniform_polynomial(half_of(session.parties[FIRST]).seed, "public-key")
     )
     both = context.primes * 2
-    zeros = (context.residues_of(context.encrypt(key, np.zeros(N // 2))) for _ in victim.blobs)
+    zeros = (
+        context.residues_of(objects.encrypt(context, key, np.zeros(N // 2))) for _ in victim.blobs
+    )
     return tuple(
         rns.pack(rns.add(rns.unpack(blob, both, N), zero, both), both)
         for blob, zero in zip(victim.blobs, zeros, strict=True)

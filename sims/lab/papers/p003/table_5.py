@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from ciphercohort.job.config import PROFILES
+from protocols.ckks import objects
 from protocols.ckks.circuits.choice import choose_parameters
 from protocols.ckks.circuits.clip import (
     ClippedRows,
@@ -85,7 +86,7 @@ class Bench:
     def encrypt(self, values: Floats) -> EncryptedVector:
         """At the level at which a refresh leaves the weights."""
         evaluator = self.evaluator
-        fresh = evaluator.wrap(evaluator.context.encrypt(self.keys.publicKey, values))
+        fresh = evaluator.wrap(objects.encrypt(evaluator.context, self.keys.publicKey, values))
         return evaluator.drop_to(fresh, REFRESH_LEVEL)
 
     def column_sums(self, vector: EncryptedVector) -> Floats:

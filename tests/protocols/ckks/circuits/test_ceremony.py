@@ -28,7 +28,7 @@ import pytest
 from parties.kernel.keys.session import refresh_reply
 from parties.kernel.model import Columns
 from parties.kernel.model.clear_rows import ClearRows
-from protocols.ckks import DECRYPTION_TOWERS, REFRESH_TOWERS, CkksParameters
+from protocols.ckks import DECRYPTION_TOWERS, REFRESH_TOWERS, CkksParameters, objects
 from protocols.ckks import residues as rns
 from protocols.ckks.circuits.choice import choose_parameters
 from protocols.ckks.circuits.evaluator import EncryptedVector, Evaluator
@@ -97,7 +97,7 @@ def evaluator_of(keys: JointKeys) -> Evaluator:
 
 
 def encrypt(keys: JointKeys, values: np.ndarray) -> EncryptedVector:
-    return evaluator_of(keys).wrap(keys.context.encrypt(keys.public_key, values))
+    return evaluator_of(keys).wrap(objects.encrypt(keys.context, keys.public_key, values))
 
 
 def random_slots(seed: int) -> np.ndarray:
@@ -202,7 +202,7 @@ def test_noise_of_a_key_switch(
 def zeros(keys: JointKeys, mutant: bool) -> Any:
     """As a party makes them; mutant: polynomials without anything in them."""
     context = keys.context
-    fresh = [context.encrypt(keys.public_key, np.zeros(1)) for _ in range(2)]
+    fresh = [objects.encrypt(context, keys.public_key, np.zeros(1)) for _ in range(2)]
     pairs = [[(1 - mutant) * each for each in context.polynomials_of(ct)] for ct in fresh]
     return tuple(context.products(pairs))
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from protocols.ckks import CkksParameters
+from protocols.ckks import CkksParameters, objects
 from protocols.ckks.circuits.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.circuits.packing import Layout
 from protocols.ckks.circuits.rows import ColumnSum
@@ -33,7 +33,7 @@ class Bench:
     keys: Any
 
     def encrypt(self, values: np.ndarray, level: int = 0) -> EncryptedVector:
-        vector = self.evaluator.wrap(self.context.encrypt(self.keys.publicKey, values))
+        vector = self.evaluator.wrap(objects.encrypt(self.context, self.keys.publicKey, values))
         return self.evaluator.drop_to(vector, level)
 
     def decrypt(self, vector: EncryptedVector) -> np.ndarray:

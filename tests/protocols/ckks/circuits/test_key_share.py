@@ -21,7 +21,7 @@ import pytest
 
 from parties.kernel.cover.covered_share import CoveredShare
 from parties.kernel.keys.key_share import KeyShare
-from protocols.ckks import REFRESH_TOWERS, CkksParameters
+from protocols.ckks import REFRESH_TOWERS, CkksParameters, objects
 from protocols.ckks import residues as rns
 from protocols.ckks.circuits.evaluator import Evaluator
 from protocols.ckks.column_map import ColumnMap
@@ -175,7 +175,7 @@ def test_an_unscaled_ciphertext_is_not_decrypted() -> None:
     plan = make_plan(rows=[4, 4], ring_dim=N, degree=3, update="gd", rounds=1)
     keys = joint_keys(2, plan.ckks.depth, N)
     evaluator = Evaluator(keys.context, plan.layout)
-    vector = evaluator.wrap(keys.context.encrypt(keys.public_key, np.zeros(N // 2)))
+    vector = evaluator.wrap(objects.encrypt(keys.context, keys.public_key, np.zeros(N // 2)))
     ask = next(decrypt.release(evaluator, plan, vector, Uncommitted(plan)))
     assert (ask.step, set(ask.bodies)) == ("decrypt", set(plan.names))
 
@@ -205,7 +205,7 @@ def test_an_erased_share_refuses() -> None:
     context = CkksContext(CkksParameters(ring_dim=N, depth=3, security_bits=0), "erase")
     share = KeyShare(context, b"e" * 32, 2)
     c1 = context.uniform_polynomial(b"e" * 32, "c1")
-    key, sums = context.public_key(c1, c1), np.zeros((len(context.key_primes), N), np.uint64)
+    key, sums = (c1, c1), np.zeros((len(context.key_primes), N), np.uint64)
     share.erase()
     for operation in (
         share.relinearisation_first,
@@ -318,7 +318,7 @@ def published(context: CkksContext, key: Any) -> dict[str, bytes]:
 def test_all_that_is_random_comes_from_the_operating_system() -> None:
     """On a fixed tape every share is the same bit for bit: OpenFHE draws nothing of it."""
     context = joint_keys(2, 6, N).context
-    key = joint_keys(2, 6, N).public_key
+    key = joint_keys(2, 6, N).public
     with ExitStack() as stack:
         for module in ("protocols.ckks.sampling", "parties.kernel.model.pads"):
             stack.enter_context(patch(f"{module}.ExpandedRandomness", Tape))

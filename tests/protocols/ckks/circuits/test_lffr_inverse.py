@@ -62,7 +62,7 @@ def test_the_relative_error_is_a_few_roundings_for_small_and_large_b(offset: flo
     def answer(name: str, step: str, body: Body) -> Body:
         if step == "contribute":
             noise = np.zeros((1, 5, 2))
-            share, key = keys.shares[name], keys.public_key
+            share, key = keys.shares[name], keys.public
             packed = packed_slots(plan, name, *parts[name], noise)
             return contribution(keys.context, share, key, packed)
         index = int(step.partition("/")[2])
