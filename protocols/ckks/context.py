@@ -121,38 +121,23 @@ class RingContext:
         Raises:
             MessageError: none, or more than a product has, or their residues do not fit.
         """
-        return self.ciphertexts([polynomials])[0]
-
-    def ciphertexts(self, each: Sequence[Sequence[Residues]]) -> list[Any]:
-        """`ciphertext` of each, at the price of one: OpenFHE rebuilds its context per object read.
-
-        Raises:
-            MessageError: see `ciphertext`.
-        """
-        for polynomials in each:
-            if not 1 <= len(polynomials) <= 3:
-                count = len(polynomials)
-                raise MessageError(f"{count} polynomials in a ciphertext, expected 1 to 3")
-            towers = {len(polynomial) for polynomial in polynomials}
-            if len(towers) > 1 or not 1 <= min(towers) <= self.params.num_towers:
-                raise MessageError(f"polynomials of {sorted(towers)} towers in a ciphertext")
-        flat = [polynomial for polynomials in each for polynomial in polynomials]
-        frame = ciphertext_frame(self.params, tuple(len(polynomial) for polynomial in flat))
-        counts = [len(polynomials) for polynomials in each]
-        found = self.read_parts(self._implant(frame, flat), counts, len(flat[0]))
-        for ciphertext, polynomials in zip(found, each, strict=True):
-            ciphertext.SetLevel(self.params.num_towers - len(polynomials[0]))
-            ciphertext.SetKeyTag(self.tag)
+        towers, count = {len(polynomial) for polynomial in polynomials}, len(polynomials)
+        if not 1 <= count <= 3:
+            raise MessageError(f"{count} polynomials in a ciphertext, expected 1 to 3")
+        if len(towers) > 1 or not 1 <= min(towers) <= self.params.num_towers:
+            raise MessageError(f"polynomials of {sorted(towers)} towers in a ciphertext")
+        (size,) = towers
+        frame = ciphertext_frame(self.params, size, count)
+        found = self.read(self._implant(frame, polynomials), size)
+        found.SetLevel(self.params.num_towers - size)
+        found.SetKeyTag(self.tag)
         return found
 
-    def read_parts(self, blob: bytes, counts: Sequence[int], towers: int) -> list[Any]:
-        """Ciphertexts of so many polynomials each, from one serialised object that holds them all.
-
-        towers: of the first polynomial.
-        """
-        whole = openfhe.DeserializeCiphertextString(blob, openfhe.BINARY)
+    def read(self, blob: bytes, towers: int) -> Any:
+        """A ciphertext of so many towers, which this process serialised."""
+        found = openfhe.DeserializeCiphertextString(blob, openfhe.BINARY)
         # Drops nothing; but what OpenFHE has read is slow to copy, by 4 ms at ring 2^15.
-        return _split(self.cc.Compress(whole, towers), counts)
+        return self.cc.Compress(found, towers)
 
     def nothing(self, towers: int = 0) -> Any:
         """The polynomial 0 modulo so many primes, all by default; never to be changed."""
@@ -260,23 +245,9 @@ def _repeated(
     return primes
 
 
-def _split(whole: Any, counts: Sequence[int]) -> list[Any]:
-    """By halves, so that a polynomial is copied log2 of their number times; takes `whole` apart."""
-    if len(counts) < 2:
-        return [whole]
-    left, right = counts[: len(counts) // 2], counts[len(counts) // 2 :]
-    other = whole.Clone()
-    for _ in range(sum(left)):
-        other.RemoveElement(0)
-    for _ in range(sum(right)):
-        whole.RemoveElement(sum(left))
-    return _split(whole, left) + _split(other, right)
-
-
 @lru_cache(maxsize=64)
-def ciphertext_frame(params: CkksParameters, towers: tuple[int, ...]) -> bytes:
-    """One serialised object with a polynomial for each number of towers."""
-    cc, frame = open_context(params), frames_of(params).ciphertext.Clone()
-    part = {count: cc.Compress(frame, count).GetElements()[0] for count in set(towers)}
-    frame.SetElements([part[count] for count in towers])
+def ciphertext_frame(params: CkksParameters, towers: int, count: int) -> bytes:
+    """One serialised object with so many polynomials of so many towers."""
+    frame = open_context(params).Compress(frames_of(params).ciphertext, towers)
+    frame.SetElements(frame.GetElements()[:1] * count)
     return bytes(openfhe.Serialize(frame, openfhe.BINARY))

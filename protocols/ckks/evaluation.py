@@ -113,8 +113,8 @@ class CkksContext(RingContext):
         return self._centres[towers]
 
     def products(self, each: Sequence[Sequence[Residues]]) -> list[Any]:
-        """`ciphertexts` at twice the scale, as products before their rescaling."""
-        found = self.ciphertexts(each) if each else []
+        """Ciphertexts at twice the scale, as products before their rescaling."""
+        found = [self.ciphertext(polynomials) for polynomials in each]
         for ciphertext in found:
             ciphertext.SetNoiseScaleDeg(2)
             ciphertext.SetScalingFactor(ciphertext.GetScalingFactor() ** 2)

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-import numpy as np
-
 from protocols.ckks import REFRESH_TOWERS, CkksParameters
 from protocols.ckks import residues as rns
 from protocols.ckks.context import RingContext, ciphertext_frame
@@ -29,35 +27,33 @@ def lift(context: RingContext, polynomials: Sequence[Residues]) -> list[Residues
     polynomials: coefficients modulo the first REFRESH_TOWERS primes, of integers in the middle half
     of their product's range.
     """
-    frame = _frame(context.params, len(polynomials) + 1)
-    blank = np.zeros((REFRESH_TOWERS, context.params.ring_dim), np.uint64)
-    blob = rns.implant(frame, np.concatenate([blank, *polynomials]), context.primes)
-    zero, rest = context.read_parts(blob, [1, len(polynomials)], REFRESH_TOWERS)
+    blank = rns.zeros(REFRESH_TOWERS, context.params.ring_dim)
+    zero, *every = (
+        context.read(rns.implant(_frame(context.params), own, context.primes), REFRESH_TOWERS)
+        for own in (blank, *polynomials)
+    )
     key, nothing = zero_public_key(context.params), context.nothing()
     found = []
-    for _ in polynomials:
-        # Of the first polynomial of each.
-        lifted = context.cc.IntMPBootEncrypt(key, [rest, nothing], nothing, zero)
-        rest.RemoveElement(0)
+    for own in every:
+        lifted = context.cc.IntMPBootEncrypt(key, [own, nothing], nothing, zero)
         lifted.RemoveElement(1)
         found.append(context.residues_of(lifted))
     return found
 
 
 @lru_cache(maxsize=8)
-def _frame(params: CkksParameters, count: int) -> bytes:
-    """One serialised object with `count` polynomials that say that they hold coefficients.
+def _frame(params: CkksParameters) -> bytes:
+    """A serialised object with one polynomial that says that it holds coefficients.
 
     Raises:
         PlatformError: this OpenFHE release writes polynomials in another layout.
     """
-    frame, n = bytearray(ciphertext_frame(params, (REFRESH_TOWERS,) * count)), params.ring_dim
-    for k, tower in enumerate(rns.find_towers(bytes(frame), n)[-REFRESH_TOWERS * count :]):
+    frame, n = bytearray(ciphertext_frame(params, REFRESH_TOWERS, 1)), params.ring_dim
+    for tower in rns.find_towers(bytes(frame), n)[-REFRESH_TOWERS:]:
         end = tower.offset + 8 * n
         _set_form(frame, end + _FORM)
-        if k % REFRESH_TOWERS == REFRESH_TOWERS - 1:
-            is_new = frame[end + _OBJECT + 3] & 0x80
-            _set_form(frame, end + _END + (_FIELDS if is_new else 0))
+    is_new = frame[end + _OBJECT + 3] & 0x80
+    _set_form(frame, end + _END + (_FIELDS if is_new else 0))
     return bytes(frame)
 
 

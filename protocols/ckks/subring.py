@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.ckks.residues import Residues
-from protocols.ckks.transform import powers_of_root, reversed_bits
+from protocols.ckks.transform import forward, powers_of_root
 from protocols.privacy.laws import RandomSource
 
 _LOW = np.uint64((1 << 32) - 1)
@@ -65,14 +65,9 @@ def reduced(coefficients: Sequence[int], primes: Sequence[int]) -> Residues:
 
 def embedded(rows: Any, primes: Sequence[int], ring_dim: int) -> Residues:
     """`embed` of coefficients modulo each prime, shape (len(primes), 2k)."""
-    count = len(rows[0])
-    values = [
-        (matrix @ np.array(row, object) % prime).astype(np.uint64)
-        for matrix, row, prime in zip(
-            _matrices(tuple(primes), ring_dim, count), rows, primes, strict=True
-        )
-    ]
-    return np.repeat(np.stack(values), ring_dim // count, axis=1)
+    powers = powers_of_root(tuple(primes), ring_dim, count := len(rows[0]))
+    values = forward(np.asarray(rows), powers, np.array([primes]).T)
+    return np.repeat(values, ring_dim // count, axis=1)
 
 
 def kernel(primes: Sequence[int], ring_dim: int, period: int, stream: RandomSource) -> Residues:
@@ -110,19 +105,6 @@ def sums_of(chunks: Residues) -> NDArray[Any]:
     low, high = (chunks & _LOW).sum(axis=-1), (chunks >> np.uint64(32)).sum(axis=-1)
     total: NDArray[Any] = low.astype(object) + (high.astype(object) << 32)
     return total
-
-
-@lru_cache(maxsize=16)
-def _matrices(primes: tuple[int, ...], n: int, count: int) -> tuple[NDArray[Any], ...]:
-    """Of each prime: Y^j at the entries' `count` values of Y, shape (count, count), integers."""
-    return tuple(powers_of(row, count, 1) for row in powers_of_root(primes, n, count))
-
-
-def powers_of(phi: Residues, count: int, sign: int) -> NDArray[Any]:
-    """phi^(sign (2 rev(h) + 1) j), h: which chunk of entries; phi: its powers 0 … 2 count - 1."""
-    exponents = sign * np.outer(2 * reversed_bits(count) + 1, np.arange(count)) % (2 * count)
-    found: NDArray[Any] = phi.astype(object)[exponents]
-    return found
 
 
 def of_slots(values: NDArray[np.complex128]) -> NDArray[np.float64]:

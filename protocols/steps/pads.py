@@ -8,7 +8,7 @@ pair's agreement and the step's name (Bonawitz et al., CCS 2017). So a reply is 
 of all parties are added: nobody can scale, copy or open one by itself. That holds for any two
 honest parties, however many others pool their secrets: every pair has a pad, not only neighbours in
 a sparse graph, whose honest part may fall to pieces. Of 200 parties each
-hashes 8 kilobytes a coefficient for it.
+draws 5 kilobytes a coefficient for it.
 
 Security: keys travel through the coordinator, and each is signed with its party's identity key
 together with the joint seed. Who changes one is detected by every party. A step that is asked again

@@ -104,14 +104,10 @@ def join(
 ) -> list[Any]:
     """(m - M + h1, a'), or rescaled (T(m - M) + h1, a'), of each; shares: (h0, h1, a')."""
     through = [column_map for column_map, _ in zip(maps, shallow, strict=False)]
-    wanted = [
-        [[part] for part in (share if column_map is None else share[:1])]
-        for column_map, share in zip(through, shares, strict=True)
-    ]
-    read = iter(context.ciphertexts([part for parts in wanted for part in parts]))
     lifted = []
-    for ct, parts in zip(shallow, wanted, strict=True):
-        h0, *rest = islice(read, len(parts))
+    for ct, column_map, share in zip(shallow, through, shares, strict=True):
+        wanted = share if column_map is None else share[:1]
+        h0, *rest = (context.ciphertext([part]) for part in wanted)
         h1, random = rest or (context.nothing(), context.nothing())
         lifted.append(context.cc.IntMPBootEncrypt(public_key, [h0, h1], random, ct))
 

@@ -142,7 +142,7 @@ def _parts(vector: EncryptedVector) -> Polynomials:
 
 
 def _vector(evaluator: Evaluator, parts: Polynomials) -> EncryptedVector:
-    return evaluator.wrap(*evaluator.context.ciphertexts(parts))
+    return evaluator.wrap(*map(evaluator.context.ciphertext, parts))
 
 
 # -- coordinator's half ---------------------------------------------------------------------------

@@ -197,7 +197,7 @@ class ClearRows:
     def rotated(self, weights: Sequence[Sequence[Residues]]) -> list[list[Any]]:
         """rot_r of every part, r below the layout's `turns`; no row is in it."""
         context, steps = self._context, range(1, self._layout.turns)
-        parts = context.ciphertexts(weights)
+        parts = [context.ciphertext(each) for each in weights]
         if not steps:
             return [parts]
         pairs = [(part, context.cc.EvalFastRotationPrecompute(part)) for part in parts]

@@ -5,14 +5,11 @@ A pair's secret, of which its pads are made, is as good as both its replies.
 
 from __future__ import annotations
 
-import hashlib
+import hmac
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from typing import Any
 
-import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from numpy.typing import NDArray
 
 from parties.kernel.ephemeral_key import EphemeralKey
 from protocols.ckks import REFRESH_TOWERS, subring
@@ -25,18 +22,6 @@ from protocols.errors import PolicyError
 from protocols.exchange.signed_values import SignedValue, pad_key_text
 from protocols.privacy.laws import ExpandedRandomness, RandomSource, SystemRandomness
 from protocols.steps.locks import Lock, word
-
-# 32-bit digits of a pair's integers: 320 bits, of which three primes of 60 bits take a rest.
-_DIGITS = 10
-
-
-def _drawn(secret: bytes, label: str, count: int) -> NDArray[np.uint32]:
-    """Digits of a pair's integers under a label, shape (count, _DIGITS), the lowest first.
-
-    SHAKE-256 of a 32-byte secret and the label.
-    """
-    data = hashlib.shake_256(secret + label.encode()).digest(4 * _DIGITS * count)
-    return np.frombuffer(data, "<u4").reshape(count, _DIGITS)
 
 
 class Pads:
@@ -81,7 +66,7 @@ class Pads:
             # Both ends sort by place in the plan; keys have one size, names are quoted.
             ends = [name for name in self._roster if name in (other, self._name)]
             pair = b"".join(bytes.fromhex(keys[n].value) for n in ends) + repr(ends).encode()
-            info = b"ciphercohort/pad/1\0" + pair
+            info = b"ciphercohort/pad/2\0" + pair
             shared = self._ephemeral.shared(other, keys[other], salt=self._seed, info=info)
             self._secrets[other] = shared
         self._ephemeral.forget()
@@ -91,8 +76,7 @@ class Pads:
     ) -> Residues:
         """What this party adds under a label, shape (len(primes), count), uniform.
 
-        A pair's are integers of 320 bits: modulo a product of primes of 180 bits they are within
-        2^-142 of uniform, each. They are added up before they are reduced.
+        A pair's is a stream under HMAC-SHA-256 of its secret and the label.
 
         missing: parties whose replies are not in the sum.
 
@@ -101,16 +85,14 @@ class Pads:
         """
         if not self._secrets:
             raise PolicyError("no pads are agreed yet, or they were erased")
-        # A digit of a sum over 2^31 parties still has room.
-        total = np.zeros((count, _DIGITS), np.int64)
-        names = list(self._roster)
-        place = names.index(self._name)
+        total, names = rns.zeros(len(primes), count), list(self._roster)
         for other in self._secrets.keys() - {*missing}:
-            sign = 1 if names.index(other) > place else -1
-            total += sign * _drawn(self._secrets[other], label, count).astype(np.int64)
-        weights = [1 << 32 * digit for digit in range(_DIGITS)]
-        integers: Any = total.astype(object) @ np.array(weights, object)
-        return subring.reduced(integers, primes)
+            text = b"ciphercohort/pad/2\0" + label.encode()
+            key = hmac.digest(self._secrets[other], text, "sha256")
+            own = subring.drawn(primes, count, ExpandedRandomness(key))
+            is_first = names.index(self._name) < names.index(other)
+            total = (rns.add if is_first else rns.subtract)(total, own, primes)
+        return total
 
     def lock(self, asked: bytes, missing: Collection[str]) -> tuple[Lock, dict[str, str]]:
         """Of this party's reply to what it was asked, and its words for the locks of all others.

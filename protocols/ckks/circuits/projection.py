@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from protocols.ckks import residues as rns
 from protocols.ckks.residues import Residues
-from protocols.ckks.subring import powers_of, slot_values, sums_of
+from protocols.ckks.subring import slot_values, sums_of
 from protocols.ckks.transform import powers_of_root, reversed_bits
 
 Complexes = NDArray[np.complex128]
@@ -47,8 +47,15 @@ def _coefficients(polynomial: Residues, primes: Sequence[int], period: int) -> l
 @lru_cache(maxsize=16)
 def _inverses(primes: tuple[int, ...], n: int, count: int) -> tuple[NDArray[Any], ...]:
     """Of each prime: from sums of n / count entries to coefficients."""
-    matrices = (powers_of(row, count, -1).T for row in powers_of_root(primes, n, count))
+    matrices = (_powers_of(row, count).T for row in powers_of_root(primes, n, count))
     return tuple(m * pow(n, -1, p) % p for m, p in zip(matrices, primes, strict=True))
+
+
+def _powers_of(phi: Residues, count: int) -> NDArray[Any]:
+    """phi^-((2 rev(h) + 1) j), h: which chunk of entries; phi: its powers 0 … 2 count - 1."""
+    exponents = -np.outer(2 * reversed_bits(count) + 1, np.arange(count)) % (2 * count)
+    found: NDArray[Any] = phi.astype(object)[exponents]
+    return found
 
 
 def to_slots(coefficients: Sequence[float], period: int) -> Complexes:

@@ -69,7 +69,7 @@ class SideBySide(Evaluator):
         """<w, w> of a vector of the state, from its parts; in all slots."""
         for vector, parts in self._lowered:
             if left is vector and right is vector:
-                own = self.wrap(*self.context.ciphertexts(parts.pairs))
+                own = self.wrap(*map(self.context.ciphertext, parts.pairs))
                 return super().inner(own, own)
         raise AssertionError("an inner product is of a vector of the state with itself")
 

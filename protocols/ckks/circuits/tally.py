@@ -104,10 +104,6 @@ class CountingContext:
         """Of these residues; made once, where nothing is counted."""
         return Shadow(self.params.num_towers - len(polynomials[0]))
 
-    def ciphertexts(self, each: Any) -> list[Shadow]:
-        """The same of each."""
-        return [self.ciphertext(polynomials) for polynomials in each]
-
     def polynomials_of(self, ct: Shadow) -> list[Any]:
         """Nothing is counted."""
         return []
