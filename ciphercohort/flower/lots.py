@@ -34,7 +34,7 @@ from ciphercohort.flower.records import Bases, numbers_of
 from protocols.aggregate.quorum import Quorum
 from protocols.errors import DataError, PolicyError
 from protocols.privacy.laws import RandomSource
-from protocols.privacy.laws.discrete import discrete_gaussian
+from protocols.privacy.laws.rational import discrete_gaussian
 
 Integers = NDArray[np.int64]
 

@@ -22,8 +22,8 @@ from ciphercohort.flower.records import Bases, Reply, differences
 from protocols.aggregate.quorum import Quorum
 from protocols.errors import PrivacyError
 from protocols.privacy.laws import RandomSource
-from protocols.privacy.laws.discrete import discrete_gaussian
 from protocols.privacy.laws.grid import discretisation_delta
+from protocols.privacy.laws.rational import discrete_gaussian
 from protocols.privacy.loss import epsilon_for_mu
 from protocols.privacy.loss.accounting import GaussianEvent
 from protocols.privacy.loss.ledger import Ledger

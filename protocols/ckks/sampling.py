@@ -25,7 +25,6 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from protocols.ckks import residues as rns
 from protocols.ckks.context import RingContext
@@ -35,7 +34,6 @@ from protocols.ckks.transform import Integers, evaluations, to_slots
 from protocols.privacy.laws import ExpandedRandomness, uniform_below
 from protocols.privacy.laws.discrete import narrow_gaussian
 
-Message = NDArray[np.float64] | None
 # The lift finds the multiple of Q3 in double precision: a message stays 2^-40 off the edge.
 ROOM_BITS = 40
 WORD = 64
@@ -74,11 +72,11 @@ def fresh_errors(context: RingContext, count: int) -> list[Residues]:
 
 
 def encryption(
-    context: RingContext, b: Residues, a: Residues, towers: int = 0, message: Message = None
+    context: RingContext, b: Residues, a: Residues, towers: int = 0
 ) -> tuple[Residues, Residues]:
-    """A fresh encryption, (b v + e0 + m, a v + e1), v ternary, modulo so many primes of Q.
+    """A fresh encryption of zero, (b v + e0, a v + e1), v ternary, modulo so many primes of Q.
 
-    b, a: the public key, shape (towers or more, n); message: real slots m, zero by default.
+    b, a: the public key, shape (towers or more, n).
     """
     primes = context.primes[: towers or context.params.num_towers]
     n = context.params.ring_dim
@@ -91,10 +89,6 @@ def encryption(
         )
         for half in (b, a)
     )
-    if message is not None:
-        # Apart from e0: beside large slots the encoder's doubles would round it away.
-        slots = encode_complex(context, message.astype(np.complex128), len(primes))
-        c0 = rns.add(c0, context.residues_of(slots), primes)
     return c0, c1
 
 

@@ -22,17 +22,16 @@ from typing import Any, Protocol
 from protocols.ckks import residues as rns
 from protocols.ckks.circuits.evaluator import EncryptedVector, Evaluator
 from protocols.ckks.circuits.packing import Layout
-from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.residues import Residues
 from protocols.errors import PolicyError, ProtocolError
 from protocols.exchange.messages import Body, Exchange, Fold
 from protocols.exchange.wire import unpack_from
-from protocols.plan.circuit_plan import CircuitPlan, Packed
+from protocols.plan.circuit_plan import CircuitPlan
 from protocols.plan.protocol import Request
 from protocols.steps import commitments
 from protocols.steps.confirmed import Terms
 from protocols.steps.endorsed import CONFIRM, ROWS
-from protocols.steps.secret_half import CircuitHalf, SecretHalf
+from protocols.steps.secret_half import CircuitHalf
 from protocols.steps.survivors import Survivors
 
 # Has everyone contribute, and each contribution folded.
@@ -86,17 +85,6 @@ def confirm(half: CircuitHalf, request: Request) -> Body:
     if request.kind == CONFIRM:
         half.rows.confirm(request.body)
     return Body()
-
-
-def contribution(context: CkksContext, secret: SecretHalf, key: Any, packed: Packed) -> Body:
-    """A party's rows or sums: of each vector of slots a ciphertext under the joint public key."""
-    meta, vectors = packed
-    both = context.primes * 2
-    ciphertexts = (
-        rns.pack(secret.encrypt(key, slots, f"{ROWS.open}/{k}"), both)
-        for k, slots in enumerate(vectors)
-    )
-    return Body(meta, tuple(ciphertexts))
 
 
 # -- coordinator half -----------------------------------------------------------------------------

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.residues import Residues
 from protocols.exchange import Body
@@ -42,12 +39,6 @@ class KeysHalf(Protocol):
 
 class SecretHalf(KeysHalf, Protocol):
     """Operations with one party's secret s_p; see `parties.kernel.keys.session.KeySession`."""
-
-    def encrypt(
-        self, public: tuple[Residues, Residues], slots: NDArray[np.float64], label: str
-    ) -> Residues:
-        """Both polynomials of a fresh ciphertext, one after the other."""
-        ...
 
     def hold_relinearisation(self, step: str, before: str, asked: Body) -> Body:
         """Keep the second round for the sums of the first; its digest, signed."""

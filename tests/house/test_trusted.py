@@ -16,8 +16,8 @@ from parties.kernel import ROOMS
 ROOT = Path(__file__).parents[2]
 TRUSTED = Trusted.of(ROOT)
 README = (ROOT / "parties/kernel/README.md").read_text()
-MOST_LINES = 11240
-OF_PROTOCOLS = {"encrypted-rows": 4980, "encrypted-model": 6015, "secure-aggregation": 5015}
+MOST_LINES = 11030
+OF_PROTOCOLS = {"encrypted-rows": 4865, "encrypted-model": 5800, "secure-aggregation": 4930}
 """The goal is 5,500 of each."""
 
 

@@ -143,8 +143,9 @@ class Watched:
         """(b, a)."""
         return self.joint_key, self.context.uniform_polynomial(SEED, "public-key")
 
-    def encrypt_onto(self, public: Any, sums: Any, label: str) -> Any:
+    def encrypt_onto(self, public: Any, sums: Any, names: Any, hides: Any) -> Any:
         """As `KeyShare`, a label once."""
+        label = names[0].rpartition("/")[0]
         if any(each[0] == "left" and each[1] == label for each in self.log):
             raise PolicyError("already given")
         copied = [[half.copy() for half in pair] for pair in sums]
@@ -627,7 +628,8 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
         "hidden = subring.embedded(inner, low, n)", all_else_is_uniform,
     ),
     "encryption": (
-        "keys.encrypt_onto(keys.public_key(), sums, label)", "[[*pair] for pair in sums]",
+        'keys.encrypt_onto(keys.public_key(), sums, names, ("gradient", "gradient"))',
+        "[[*pair] for pair in sums]",
         replies_are_encrypted,
     ),
     "noise": (" + sum(sheet.rows) * self._drawn()[t]", "", noise_is_there),

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -66,6 +67,7 @@ class Party:
         self, sheet: Any = SHEET, kernel: Any = rows_session, x: Any = X, y: Any = Y, **terms: Any
     ) -> None:
         self.log: list[Any] = []
+        self.kernel = kernel
         private = Private(SimpleNamespace(spend=self.spend))
         agreed: dict[str, Any] = {
             "exact": False,
@@ -88,14 +90,14 @@ class Party:
         """Of the joint key."""
         return "joint"
 
-    def encrypt(self, public_key: Any, slots: Any, label: str) -> Any:
-        """As `KeySession`."""
+    def encrypt(self, keys: Any, public_key: Any, slots: Any, label: str) -> Any:
+        """As `rows.session.encrypt`."""
         self.log.append((public_key, label, slots))
         return np.zeros((2, 2), np.uint64)
 
     def contribute(self, *places: Any) -> list[Any]:
         """What is encrypted."""
-        with self.private:
+        with self.private, patch.object(self.kernel, "encrypt", self.encrypt):
             self.session.contribute(self, list(places))  # type: ignore[arg-type]
         return [each[2] for each in self.log if isinstance(each, tuple)]
 

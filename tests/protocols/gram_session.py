@@ -21,12 +21,11 @@ from protocols.gram.contributions import UNIT, GramTask, collect, pack, row_sum_
 from protocols.gram.errors import model_error_std
 from protocols.gram.training import gram_evaluator, refresh_schedule, train_gram
 from protocols.steps import decrypt
-from protocols.steps.contribute import contribution
 from sims.gram_twin import run_gram_twin
 from tests.support.exact import product
 from tests.support.helpers import Floats, drive, party_names, relative_error
 from tests.support.joint import Uncommitted, keys_of, refreshing, uncommitted
-from tests.support.masked import refresh_shares
+from tests.support.masked import contribution, refresh_shares
 
 LEVELS = 4
 

@@ -18,6 +18,7 @@ import numpy as np
 from coordinator.log import recorded
 from parties.kernel.keys.key_share import KeyShare
 from parties.kernel.model.session import ModelSession
+from parties.kernel.rows import session as of_rows
 from parties.kernel.sums.aggregate_share import AggregateShare
 from parties.verifier.encrypted_model import EncryptedModelParty
 from protocols.ckks import REFRESH_TOWERS
@@ -137,19 +138,19 @@ def watching(
     run: Run, losses: Fates | None = None, restarts: Fates | None = None
 ) -> Callable[[str, Mapping[str, bytes]], Iterator[tuple[str, bytes]]]:
     """Deliver and record; parties vanish and restart as said."""
-    session, encrypt, add = run.session, KeyShare.encrypt, AggregateShare.encrypt
+    session, encrypt, add = run.session, of_rows.encrypt, AggregateShare.encrypt
     onto, gradient = KeyShare.encrypt_onto, EncryptedModelParty.gradient
     refresh = ModelSession.refresh
     whose: list[str] = []
 
-    def watched(share: KeyShare, key: Any, slots: Any, label: str) -> Any:
+    def watched(share: Any, key: Any, slots: Any, label: str) -> Any:
         run.slots[whose[-1], label] = slots
         return encrypt(share, key, slots, label)
 
-    def watched_onto(share: KeyShare, key: Any, sums: Any, label: str) -> Any:
-        made = onto(share, key, sums, label)
-        for k, (total, found) in enumerate(zip(sums, made, strict=True)):
-            run.sums[whose[-1], f"{label}/{k}"] = [total[1], *map(np.copy, (total[0], found[0]))]
+    def watched_onto(share: KeyShare, key: Any, sums: Any, names: Any, hides: Any) -> Any:
+        made = onto(share, key, sums, names, hides)
+        for label, total, found in zip(names, sums, made, strict=True) if hides[1] else ():
+            run.sums[whose[-1], label] = [total[1], *map(np.copy, (total[0], found[0]))]
         return made
 
     def watched_gradient(party: Any, t: int, label: str, point: Any) -> Any:
@@ -174,7 +175,7 @@ def watching(
         ((name, data),) = outgoing.items()
         whose.append(name)
         with (
-            patch.object(KeyShare, "encrypt", watched),
+            patch.object(of_rows, "encrypt", watched),
             patch.object(KeyShare, "encrypt_onto", watched_onto),
             patch.object(EncryptedModelParty, "gradient", watched_gradient),
             patch.object(ModelSession, "refresh", watched_refresh),

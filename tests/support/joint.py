@@ -42,7 +42,7 @@ from protocols.steps.samples import SampleLedger
 from protocols.steps.survivors import Survivors
 from tests.support.exact import product, secret_rows
 from tests.support.helpers import Floats, drive, identity, party_names
-from tests.support.masked import refresh_shares
+from tests.support.masked import contribution, refresh_shares
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,7 @@ def encrypted_weights(
         k = plan.party_index(name)
         rows, targets = shards[k]
         packed = packed_slots(plan, name, rows, targets, noises[k])
-        return contribute.contribution(context, keys.shares[name], keys.public, packed)
+        return contribution(context, keys.shares[name], keys.public, packed)
 
     summed = drive(circuit.collect(evaluator, uncommitted(plan.names)), answer)
     fresh = refreshing(evaluator, plan, keys)

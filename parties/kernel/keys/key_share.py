@@ -16,9 +16,8 @@ from math import prod
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from protocols.ckks import NARROW_ERROR_STD, REFRESH_TOWERS
+from protocols.ckks import NARROW_ERROR_STD
 from protocols.ckks import residues as rns
 from protocols.ckks.context import RingContext, refuse_forked_child
 from protocols.ckks.flooding import FRESH_ERROR_STD, Flooding
@@ -218,32 +217,20 @@ class KeyShare:
 
         return self._publish(samples, make)
 
-    # -- rows -----------------------------------------------------------------------------------
-
-    def encrypt(self, public: Halves, slots: NDArray[np.float64], label: str) -> Residues:
-        """(b v + e0 + m, a v + e1) for a fresh ternary v, shape (2 towers, n).
-
-        public: (b, a) of the joint key; slots: real values m; label: unique name of it.
-        """
-        return np.concatenate(self._fresh(public, [label], ("m", ""), message=slots)[0])
+    # -- what is encrypted --------------------------------------------------------------------
 
     def encrypt_onto(
-        self, public: Halves, sums: Sequence[Sequence[Residues]], label: str
+        self,
+        public: Halves,
+        sums: Sequence[Sequence[Residues]],
+        names: Sequence[str],
+        hides: tuple[str, str],
     ) -> list[list[Residues]]:
-        """Polynomials of each ciphertext plus a fresh encryption of zero, at REFRESH_TOWERS towers.
+        """(m0 + b v + e0, m1 + a v + e1) for each of these (m0, m1), v ternary, fresh.
 
-        sums: (c0, c1) whose c1 depends on private rows; label: unique name of them all.
+        public: (b, a) of the joint key; sums: each half of shape (towers, n); names: unique, of
+        each; hides: what m0 and m1 are, empty: nothing private.
         """
-        low = self._context.primes[:REFRESH_TOWERS]
-        names = [f"{label}/{k}" for k in range(len(sums))]
-        every = self._fresh(public, names, ("gradient", "gradient"), towers=len(low))
-        pairs = (zip(total, fresh, strict=True) for total, fresh in zip(sums, every, strict=True))
-        return [[add(own, new, low) for own, new in halves] for halves in pairs]
-
-    def _fresh(
-        self, public: Halves, names: Sequence[str], hides: tuple[str, str], **fields: Any
-    ) -> list[tuple[Residues, Residues]]:
-        """Encryptions of these names; hides: what their halves do; fields: see `encryption`."""
         halves = ("c0", Element(JOINT_KEY), hides[0]), ("c1", Element(SEED, PUBLIC_KEY), hides[1])
         samples = [
             Sample(f"{n}/{half}", (Term(element, f"v({n})"),), FRESH_ERROR_STD, message=hidden)
@@ -251,8 +238,13 @@ class KeyShare:
             for half, element, hidden in halves
         ]
 
-        def make() -> list[tuple[Residues, Residues]]:
-            return [encryption(self._context, *public, **fields) for _ in names]
+        def make() -> list[list[Residues]]:
+            found = []
+            for _, own in zip(names, sums, strict=True):
+                primes = self._context.primes[: len(own[0])]
+                fresh = encryption(self._context, *public, towers=len(primes))
+                found.append([add(m, zero, primes) for m, zero in zip(own, fresh, strict=True)])
+            return found
 
         return self._publish(samples, make)
 

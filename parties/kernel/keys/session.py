@@ -10,9 +10,7 @@ from functools import partial
 from math import inf
 from typing import Any
 
-import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from numpy.typing import NDArray
 
 from parties.kernel.keys import KeysSheet
 from parties.kernel.keys.key_share import Asked, Drawn, Halves, KeyShare
@@ -203,15 +201,9 @@ class KeySession:
 
     # -- what is encrypted, refreshed, decrypted --------------------------------------------------
 
-    def encrypt(self, public: Halves, slots: NDArray[np.float64], label: str) -> Residues:
-        """See `KeyShare.encrypt`."""
-        return self._secret.encrypt(public, slots, label)
-
-    def encrypt_onto(
-        self, public: Halves, sums: Sequence[Sequence[Residues]], label: str
-    ) -> list[list[Residues]]:
+    def encrypt_onto(self, *asked: Any) -> list[list[Residues]]:
         """See `KeyShare.encrypt_onto`."""
-        return self._secret.encrypt_onto(public, sums, label)
+        return self._secret.encrypt_onto(*asked)
 
     def shares(self, asked: Sequence[Asked], drawn: Drawn, of_model: bool) -> list[Halves]:
         """See `KeyShare.shares`; drawn: masks of a model, or of rows. A model's session hides them.

@@ -214,7 +214,8 @@ class ModelSession:
         sums: Any = [[np.zeros((len(low), n), np.uint64)] * 2] * columns.num_parts
         if point:
             sums = self._at(point, elements, counts)
-        parts = keys.encrypt_onto(keys.public_key(), sums, label)
+        names = [f"{label}/{k}" for k in range(len(sums))]
+        parts = keys.encrypt_onto(keys.public_key(), sums, names, ("gradient", "gradient"))
         own, stream = self._own_terms(t, counts), ExpandedRandomness()
         for part, polynomials in enumerate(parts):
             pad = self._pads.pad(f"{view}/{label}/{part}", low, 2 * columns.period, missing)

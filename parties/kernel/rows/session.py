@@ -11,11 +11,14 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
+from parties.kernel.keys.key_share import Halves
 from parties.kernel.keys.session import KeySession, refresh_reply
 from parties.kernel.private import Terms, opened, terms_of
 from parties.kernel.rows import ColumnMap, RowsSheet, masks, packed
 from parties.kernel.rows.curvature import in_range, largest_row_sum
 from parties.kernel.sheet import LEEWAY, Floor, fits, hold, of_rows
+from protocols.ckks import residues as rns
+from protocols.ckks.flooding import encode_complex
 from protocols.ckks.residues import Residues
 from protocols.errors import MessageError, PolicyError
 from protocols.exchange import CONTRIBUTE, Body
@@ -75,7 +78,8 @@ class RowsSession:
         found = self._numbers.values(sheet, shard.x, shard.y, noise, shard.weight)
         numbers = np.concatenate([[0.0], *(each.ravel() for each in found)])
         return [
-            keys.encrypt(key, numbers[place], f"{CONTRIBUTE}/{k}") for k, place in enumerate(places)
+            encrypt(keys, key, numbers[place], f"{CONTRIBUTE}/{k}")
+            for k, place in enumerate(places)
         ]
 
     def check_places(self, places: Sequence[NDArray[np.int32]], num_slots: int) -> None:
@@ -116,6 +120,16 @@ class RowsSession:
     def restore(self, state: bool) -> None:
         """Inverse of `state`."""
         self.is_over = state
+
+
+def encrypt(keys: Any, public: Halves, slots: NDArray[np.float64], label: str) -> Residues:
+    """(b v + e0 + m, a v + e1) of real slots m, shape (2 towers, n); see `KeyShare.encrypt_onto`.
+
+    m is encoded apart from e0: beside large slots the encoder's doubles would round it away.
+    """
+    m = keys.context.residues_of(encode_complex(keys.context, slots.astype(np.complex128)))
+    pair = [m, rns.zeros(*m.shape)]
+    return np.concatenate(keys.encrypt_onto(public, [pair], [label], ("m", ""))[0])
 
 
 def check(sheet: RowsSheet, name: str, key: str, rows: Any, terms: Terms, numbers: Any) -> None:

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal, localcontext
-from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
@@ -36,7 +35,6 @@ Flags = NDArray[np.bool_]
 Trial = Callable[[Integers], Flags]
 
 MAX_SCALE = 1 << 40
-_FINEST = 1 << 52
 _MAX_STRATUM = 250  # keeps every product below 2^62; P(stratum >= 250) < 2^-360
 _BITS = 127
 _BLOCK = 1024  # draws compared at once: flags below 100 kB stay in cache
@@ -88,27 +86,6 @@ def _strata(count: int, step: Callable[[Integers], Flags]) -> Integers:
         alive = alive[step(alive)]
         height[alive] += 1
     return height
-
-
-def as_ratio(scale: Fraction | float | int) -> tuple[int, int]:
-    """A scale as a ratio (a, b) of integers that the samplers can handle.
-
-    Every float64 from 1 to 2^40 is represented exactly; anything finer than a multiple of
-    2^-52 is rounded **up**, which only adds noise.
-
-    Raises:
-        ParameterError: the scale is negative, not finite, or above 2^40 grid units.
-    """
-    try:
-        exact = Fraction(scale)
-    except (ValueError, OverflowError) as error:
-        raise ParameterError(f"scale={scale} is not a finite number") from error
-    if not 0 <= exact <= MAX_SCALE:
-        raise ParameterError(f"scale={scale} is outside 0 .. 2^40 grid units; use a coarser grid")
-    if exact.denominator > _FINEST or exact.numerator >= 1 << 54:
-        denominator = 1 << (53 - max(1, int(exact).bit_length()))
-        exact = Fraction(-((-exact * denominator) // 1), denominator)
-    return exact.numerator, exact.denominator
 
 
 def _signed(magnitude: Integers, randomness: RandomSource) -> Integers:
@@ -177,22 +154,21 @@ def collect(count: int, batch: Callable[[int], Integers], acceptance: float) -> 
     return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
 
 
-def discrete_gaussian(
-    sigma: Fraction | float | int, count: int, randomness: RandomSource
-) -> Integers:
-    """Exact draws of P(k) ~ exp(-k^2 / (2 sigma^2)), k integer: int64, shape (count,), i.i.d.
+def discrete_gaussian(sigma: int, count: int, randomness: RandomSource, over: int = 1) -> Integers:
+    """Exact draws of P(k) ~ exp(-k^2 / (2 s^2)), k integer: int64, shape (count,), i.i.d.
 
-    sigma: 0 to 2^40 [grid units], a float as the rational number that it is; 0 gives zeros. The
-    variance of the law never exceeds sigma^2 (Corollary 9 there); from sigma = 1 on, it is below it
-    by less than 10^-6 of it.
+    s = sigma / over: 0 to 2^40 [grid units]; 0 gives zeros; of any number: `rational`. The variance
+    of the law never exceeds s^2 (Corollary 9 there); from s = 1 on, it is below it by less than
+    10^-6 of it.
 
     Raises:
-        ParameterError: sigma is outside its range.
+        ParameterError: s is outside its range.
     """
-    a, b = as_ratio(sigma)
-    if a == 0:
+    if type(sigma) is not int or not 0 <= sigma <= over * MAX_SCALE:
+        raise ParameterError(f"scale={sigma}/{over} is not 0 .. 2^40 units; use a coarser grid")
+    if not sigma:
         return np.zeros(count, dtype=np.int64)
-    return collect(count, lambda size: _gaussian_batch(size, a, b, randomness), 0.45)
+    return collect(count, lambda size: _gaussian_batch(size, sigma, over, randomness), 0.45)
 
 
 def between(count: int, randomness: RandomSource) -> NDArray[np.float64]:

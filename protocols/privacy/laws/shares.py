@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from protocols.errors import ParameterError
 from protocols.privacy.laws import RandomSource
-from protocols.privacy.laws.discrete import discrete_gaussian
 from protocols.privacy.laws.grid import NoiseGrid
+from protocols.privacy.laws.rational import discrete_gaussian
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

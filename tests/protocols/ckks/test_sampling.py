@@ -9,11 +9,13 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
+from parties.kernel.keys.key_share import KeyShare
+from parties.kernel.rows.session import encrypt
 from protocols.ckks import CkksParameters, flooding
 from protocols.ckks import residues as rns
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.flooding import FRESH_ERROR_STD, encode_complex
-from protocols.ckks.sampling import encryption, fresh_errors, gaussian, in_q, ternary
+from protocols.ckks.sampling import fresh_errors, gaussian, in_q, ternary
 from protocols.ckks.transform import SHORT, evaluations, from_slots, to_slots
 from protocols.privacy.laws.discrete import narrow_gaussian
 from protocols.privacy.laws.seeded import SeededRandomness
@@ -124,7 +126,9 @@ def test_errors_are_there_whatever_is_encrypted(largest: float) -> None:
     slots = largest * np.linspace(-1, 1, N // 2)
     found = []
     for _ in range(60):
-        (first, e1), (second, _) = (encryption(CONTEXT, zero, zero, message=slots) for _ in "ab")
+        share = KeyShare(CONTEXT, bytes(32), 2)
+        both = (np.split(encrypt(share, (zero, zero), slots, name), 2) for name in "ab")
+        (first, e1), (second, _) = both
         prime = CONTEXT.primes[0]
         moved = exact.coefficients(rns.subtract(first, second, CONTEXT.primes)[0], prime)
         found.append(np.array(moved, float))

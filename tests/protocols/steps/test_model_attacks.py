@@ -201,7 +201,7 @@ def no_fresh_encryption(patch: Patch) -> None:
     """Sums as they are computed, with zeros for nothing."""
     from parties.kernel.keys.key_share import KeyShare
 
-    def onto(self: Any, key: Any, sums: Any, label: str) -> list[list[rns.Residues]]:
+    def onto(self: Any, key: Any, sums: Any, *_: Any) -> list[list[rns.Residues]]:
         return [list(total) for total in sums]
 
     patch.setattr(KeyShare, "encrypt_onto", onto)

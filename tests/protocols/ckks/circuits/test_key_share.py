@@ -21,6 +21,7 @@ import pytest
 
 from parties.kernel.cover.covered_share import CoveredShare
 from parties.kernel.keys.key_share import KeyShare
+from parties.kernel.rows.session import encrypt
 from protocols.ckks import REFRESH_TOWERS, CkksParameters, objects
 from protocols.ckks import residues as rns
 from protocols.ckks.circuits.evaluator import Evaluator
@@ -210,7 +211,7 @@ def test_an_erased_share_refuses() -> None:
     for operation in (
         share.relinearisation_first,
         lambda: share.relinearisation_second(sums, sums),
-        lambda: share.encrypt(key, np.zeros(4), "x"),
+        lambda: encrypt(share, key, np.zeros(4), "x"),
         lambda: share.rotation_share(1),
         lambda: refresh_shares(share, [(c1[:REFRESH_TOWERS], "r", None)]),
         lambda: share.decryption_share(c1[:2], "d", Flooding.even(N, 2.0**20)),
@@ -305,8 +306,8 @@ def published(context: CkksContext, key: Any) -> dict[str, bytes]:
         "first": np.concatenate([h0, h1]),
         "second": share.relinearisation_second(h0, h1),
         "rotation": share.rotation_share(1),
-        "encryption": share.encrypt(key, np.linspace(-1, 1, N // 2), "x"),
-        "onto": np.concatenate(share.encrypt_onto(key, [[c1, c1]], "y")[0]),
+        "encryption": encrypt(share, key, np.linspace(-1, 1, N // 2), "x"),
+        "onto": np.concatenate(share.encrypt_onto(key, [[c1, c1]], ["y/0"], ("m", "m"))[0]),
         "refresh": np.concatenate(refresh_shares(share, [(c1, "refresh/0/0", None)])[0]),
         "trace": np.concatenate(trace_shares(share, [(c1, "refresh/1/0", trace)])[0]),
         "deal": np.concatenate(list(share.deal(2, [1, 2]).values())),

@@ -22,13 +22,13 @@ from protocols.exchange.messages import Body
 from protocols.numerics.inverse import plan_inverse
 from protocols.rows.curvature import Curvature
 from protocols.steps import refresh
-from protocols.steps.contribute import collect, contribution
+from protocols.steps.contribute import collect
 from protocols.steps.precondition import LEVELS, precondition, relative_error
 from tests.protocols.lffr_session import make_plan, make_rows, shards
 from tests.support import exact
 from tests.support.helpers import drive
 from tests.support.joint import Uncommitted, keys_of, uncommitted
-from tests.support.masked import refresh_shares
+from tests.support.masked import contribution, refresh_shares
 
 
 def slot(coefficients: Any, index: int, ckks: CkksParameters) -> float:

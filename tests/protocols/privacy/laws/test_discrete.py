@@ -9,7 +9,7 @@ import pytest
 
 from protocols.errors import ParameterError
 from protocols.privacy.laws import SystemRandomness
-from protocols.privacy.laws.discrete import as_ratio, discrete_gaussian
+from protocols.privacy.laws.rational import as_ratio, discrete_gaussian
 from protocols.privacy.laws.seeded import SeededRandomness
 from tests.protocols.privacy.checks import (
     gaussian_accepted,
