@@ -68,6 +68,7 @@ class Serving:
         self._undo: tuple[int, Callable[[], None]] | None = None  # of the last call that has one
         self._calls = 0  # of this run, that may show something
         self._has_begun = self._is_saved = False
+        self.driven, self.answered = None, 0  # of a driver's state, while it is kept
         self._public: dict[str, Callable[..., Any]] = {
             "begin": self._begin,
             "sign": self._sign,
@@ -153,15 +154,16 @@ class Serving:
     def _end(self, is_kept: bool = False) -> None:
         """is_kept: another process goes on from its state, under the same payment."""
         if self._run is not None and not is_kept:
-            self._take_back()
-        for session in self._opened:
-            session.erase()
-        self._opened, self._undo, self._made_of, self._is_saved = [], None, {}, False
+            self._run.take_back()
+        self._forget()
         self._run, self._rows, self._calls = None, [], 0
 
     def _take_back(self) -> None:
         """No session outlives this: another plan's sheets would be signed beside it."""
         self._of.take_back()
+        self._forget()
+
+    def _forget(self) -> None:
         for session in self._opened:
             session.erase()
         self._opened, self._undo, self._made_of, self._is_saved = [], None, {}, False
@@ -264,7 +266,9 @@ class Serving:
 
     def _save(self, driven: Any, answered: int) -> None:
         self._owner.store.count(self._of.number, self._calls)
-        self._is_saved = self._owner.store.save(_Whole(self, driven, answered))
+        self.driven, self.answered = driven, answered
+        self._is_saved = self._owner.store.save(self)
+        self.driven = None
 
     def _resume(self) -> Any:
         """What the driver of the open session saved; sessions that it opens again go on.
@@ -275,19 +279,26 @@ class Serving:
             raise PolicyError("a session goes on when its process starts, and at no other time")
         self._begin()
         try:
-            whole = self._owner.store.resume(lambda: _Whole(self, None, 0))
+            self._is_saved = self._owner.store.resume(lambda: self) is not None
         except BaseException:
             self._end()  # what was restored is not gone on from
             raise
-        self._is_saved = whole is not None
-        return None if whole is None else whole.driven
+        driven, self.driven = self.driven, None
+        return driven
 
-    def _state(self) -> list[Any]:
-        return [self._calls, self._made_of, self._of.state()]
+    def fingerprint(self) -> str:
+        """Of the rows, for the store (`agent.store.Kept`)."""
+        return str((self._of.views or self._of.rows).fingerprint())
 
-    def _restore(self, calls: int, made_of: dict[str, Any], state: Any) -> None:
-        self._calls, self._made_of = calls, made_of
-        self._of.restore(state)
+    def state(self) -> list[Any]:
+        """What the driver knows, and what it does not."""
+        own = self._calls, self._made_of, self._of.state()
+        return [self.answered, self.driven, *own]
+
+    def restore(self, state: list[Any]) -> None:
+        """Inverse of `state`. Raises PolicyError: it is not the latest."""
+        self.answered, self.driven, self._calls, self._made_of, run = state
+        self._of.restore(run)
         if (self._of.number, self._calls) != self._owner.store.counted():
             raise PolicyError(
                 "the session state is older than what was answered: it was set back, or the agent "
@@ -300,26 +311,6 @@ def _at(held: Sequence[T], handle: Handle) -> T:
     if not 0 <= handle.number < len(held):
         raise PolicyError("what this handle stood for is over or none")
     return held[handle.number]
-
-
-class _Whole:
-    """Both sides of a session, for the store: `agent.store.Kept`."""
-
-    def __init__(self, serving: Serving, driven: Any, answered: int) -> None:
-        self._serving, self.driven, self.answered = serving, driven, answered
-
-    def fingerprint(self) -> str:
-        """Of the rows."""
-        return str((self._serving._of.views or self._serving._of.rows).fingerprint())
-
-    def state(self) -> list[Any]:
-        """What the driver knows, and what it does not."""
-        return [self.answered, self.driven, *self._serving._state()]
-
-    def restore(self, state: list[Any]) -> None:
-        """Inverse of `state`."""
-        self.answered, self.driven, *own = state
-        self._serving._restore(*own)
 
 
 def _tell_owner(name: str, error: BaseException | None) -> None:

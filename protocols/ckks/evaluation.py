@@ -25,6 +25,7 @@ under one key.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
@@ -135,8 +136,9 @@ class CkksContext(RingContext):
         return np.split(rows, ciphertext.NumberCiphertextElements())
 
     def load_evaluation_keys(self, relinearisation: Any, rotations: Sequence[Any]) -> None:
-        """Make keys usable for ciphertexts of this session, in OpenFHE's static maps."""
+        """Make keys usable for ciphertexts of this session while it lasts, in OpenFHE's maps."""
         LOADED.add(self.tag)
+        weakref.finalize(self, unload, self.tag)
         self.cc.InsertEvalMultKey([relinearisation], self.tag)
         for key_map in rotations:
             openfhe.CryptoContext.InsertEvalAutomorphismKey(key_map, self.tag)
@@ -147,10 +149,10 @@ def unload(tag: str) -> None:
 
     OpenFHE cannot forget those of one session: memory is freed when the last one is over.
     """
-    LOADED.discard(tag)
-    if not LOADED:
+    if tag in LOADED and not LOADED - {tag}:
         openfhe.ClearEvalMultKeys()
         openfhe.CryptoContext.ClearEvalAutomorphismKeys()
+    LOADED.discard(tag)
 
 
 @lru_cache(maxsize=8)

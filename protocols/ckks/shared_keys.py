@@ -85,29 +85,16 @@ def chunk_of(halves: Sequence[Residues]) -> Chunk:
 
 
 def loaded_context(
-    params: CkksParameters,
-    session: str,
-    chunks: Sequence[Chunk],
-    load: Callable[[CkksContext], None],
+    session: str, chunks: Sequence[Chunk], make: Callable[[], CkksContext]
 ) -> CkksContext:
-    """A context that has the keys of these chunks; load: makes them usable in a new one.
-
-    The keys are forgotten with the last reference to it.
-    """
+    """A context that has the keys of these chunks; made once, and forgotten with its last user."""
     name = session, tuple(map(id, chunks))
     found = _LOADED.get(name)
     if found is None:
-        found = CkksContext(params, session)
-        load(found)
+        found = _LOADED[name] = make()
         # Chunks live as long as the context that is known by their places.
-        weakref.finalize(found, _unload, found.tag, chunks)
-        _LOADED[name] = found
+        weakref.finalize(found, lambda held: None, chunks)
     return found
-
-
-def _unload(tag: str, chunks: Sequence[Chunk]) -> None:
-    _ = chunks
-    unload(tag)
 
 
 def once(

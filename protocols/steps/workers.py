@@ -113,10 +113,12 @@ class Share:
         """Load the keys."""
         halves = [*job.relinearisation, *job.rotations.values()]
 
-        def load(context: CkksContext) -> None:
-            load_keys(context, job.seed, job.relinearisation, job.rotations)
+        def make() -> CkksContext:
+            found = CkksContext(job.params, job.session)
+            load_keys(found, job.seed, job.relinearisation, job.rotations)
+            return found
 
-        context = loaded_context(job.params, job.session, [chunk_of(halves)], load)
+        context = loaded_context(job.session, [chunk_of(halves)], make)
         self._evaluator = Evaluator(context, job.layout)
         diagonal = None if job.diagonal is None else _vector(self._evaluator, job.diagonal)
         self._make = lambda rows: job.terms(self._evaluator, job.units, rows, diagonal)

@@ -82,7 +82,7 @@ def test_a_forked_child_refuses() -> None:
         from parties.kernel.keys.key_share import KeyShare
         from protocols.ckks.evaluation import CkksContext
         from protocols.ckks.flooding import Flooding
-        from protocols.ckks import CkksParameters
+        from protocols.ckks import CkksParameters, objects
         from protocols.errors import PlatformError
         from tests.support.masked import refresh_shares
         params = CkksParameters(ring_dim=512, depth=3, security_bits=0)

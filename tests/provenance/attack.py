@@ -40,7 +40,7 @@ def old_flow() -> Iterator[None]:
 
     def leaking(share: KeyShare) -> tuple[Residues, Residues]:
         _, h1 = first(share)
-        a = share._context.uniform_key_half(share._seed, "relinearisation")
+        a = share.context.uniform_key_half(share.seed, "relinearisation")
         share._ephemeral = share._key.copy()
         h0 = share._hidden(a, share._wide(), NARROW_ERROR_STD, -1)
         return share._with_gadget(h0), h1

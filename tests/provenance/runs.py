@@ -92,7 +92,7 @@ class Run:
                 continue
             if share is None:
                 continue
-            self.seed, self.context = share._seed, share._context
+            self.seed, self.context = share.seed, share.context
             if share._secret is not None and name not in self.secrets:
                 self.secrets[name] = exact.secret(share)
             if share._ephemeral is not None and name not in self.ephemerals:

@@ -33,14 +33,14 @@ def second_round(error: Callable[[KeyShare, Any], Any]) -> Mutant:
     """t with another error; error: of a key share, evaluation form."""
 
     def second(share: KeyShare, h0: Any, h1: Any) -> Any:
-        primes = share._context.key_primes
+        primes = share.context.key_primes
         assert share._ephemeral is not None
         ephemeral = share._ephemeral.copy()
         KeyShare_second(share, h0, h1)  # notes the samples
 
         def rows(key: Any) -> Any:
-            one = [exact.evaluations(key.astype(object), q) for q in share._context.extended_primes]
-            return np.concatenate([np.array(one, np.uint64)] * share._context.params.num_digits)
+            one = [exact.evaluations(key.astype(object), q) for q in share.context.extended_primes]
+            return np.concatenate([np.array(one, np.uint64)] * share.context.params.num_digits)
 
         s, u = rows(share._secret), rows(ephemeral)
         t = add(rns.product(s, h0, primes), rns.product(u, h1, primes), primes)
@@ -52,15 +52,15 @@ def second_round(error: Callable[[KeyShare, Any], Any]) -> Mutant:
 
 
 def no_error(share: KeyShare, primes: Any) -> Any:
-    return np.zeros((len(primes), share._context.params.ring_dim), np.uint64)
+    return np.zeros((len(primes), share.context.params.ring_dim), np.uint64)
 
 
 def one_error(share: KeyShare, primes: Any) -> Any:
     """The same in all digits."""
-    rng, n = np.random.default_rng(1), share._context.params.ring_dim
+    rng, n = np.random.default_rng(1), share.context.params.ring_dim
     error = np.rint(rng.normal(0, key_share._ROUND_TWO_STD, n)).astype(int)
-    one = [exact.evaluations(error, q) for q in share._context.extended_primes]
-    return np.concatenate([np.array(one, np.uint64)] * share._context.params.num_digits)
+    one = [exact.evaluations(error, q) for q in share.context.extended_primes]
+    return np.concatenate([np.array(one, np.uint64)] * share.context.params.num_digits)
 
 
 @contextmanager

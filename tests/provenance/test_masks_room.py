@@ -30,7 +30,7 @@ OLD_BITS = 119
 
 def seen(share: KeyShare, shift: int, label: str, old: bool) -> tuple[exact.Integers, Any, int]:
     """c, y and Q3 for a message of c 2^shift; old: OpenFHE's own masks, below two primes."""
-    context = share._context
+    context = share.context
     low, rng = context.primes[:REFRESH_TOWERS], np.random.default_rng(shift)
     modulus = math.prod(low)
     c = rng.integers(-(1 << SIZE), 1 << SIZE, N).astype(object)
@@ -75,7 +75,7 @@ def test_a_scaled_message_shows_log2_of_2p_bits(share: KeyShare, shift: int) -> 
     """
     label = f"refresh/{shift}/0"
     c, y, modulus = seen(share, shift, label, old=False)
-    bits = mask_bits(share._context.primes[:REFRESH_TOWERS], PARTIES)
+    bits = mask_bits(share.context.primes[:REFRESH_TOWERS], PARTIES)
     assert modulus / 2.0**bits <= 2 * PARTIES * 1.001
     found = [shown(value, shift, modulus, bits) for value in y[:64]]
     assert np.mean(found) <= math.log2(2 * PARTIES) + SLACK

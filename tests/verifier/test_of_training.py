@@ -21,7 +21,7 @@ from parties.agent.owner import CoinBox, Owner
 from parties.agent.settings import COINS, OUTCOME, ROWS, STATE
 from parties.agent.store import CONSENT, SESSIONS, SessionStore
 from parties.agent.vault import Vault
-from parties.kernel.serving import _Whole
+from parties.kernel.serving import Serving
 from parties.policy import REFUSED, Policy
 from parties.reader.schema import Label, NumericColumn, Schema
 from parties.reader.views import encode_with_views
@@ -269,6 +269,6 @@ def test_a_session_goes_on_over_the_same_rows_alone(change: str, tmp_path: Path)
 
     def seen(*changed: Any) -> str:
         serving: Any = SimpleNamespace(_of=owner(tmp_path, *changed).begin())
-        return _Whole(serving, None, 0).fingerprint()
+        return Serving.fingerprint(serving)
 
     assert seen() == seen() != seen(*CHANGED[change])

@@ -37,14 +37,14 @@ class CoveredShare(KeyShare):
             )
             for point in points
         ]
-        rows, primes = self._residues(), self._context.primes
+        rows, primes = self._residues(), self.context.primes
         return self._publish(
             samples, lambda: shamir.deal(rows, primes, threshold, points, SystemRandomness())
         )
 
     def stand_in(self, extra: Residues | None) -> None:
         """Use s_p + extra in place of s_p from now on, None: s_p; extra: shape (towers, n)."""
-        primes = self._context.primes
+        primes = self.context.primes
         self._standing_in = None if extra is None else add(self._residues(), extra, primes)
 
     def erase(self) -> None:

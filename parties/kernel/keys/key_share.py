@@ -64,7 +64,7 @@ class KeyShare:
     refuses the same second shares.
     """
 
-    STATE = ("_seed", "_secret", "_ephemeral", "_ledger")
+    STATE = ("seed", "_secret", "_ephemeral", "_ledger")
 
     def __init__(
         self,
@@ -74,8 +74,8 @@ class KeyShare:
         state: list[Any] | None = None,
     ) -> None:
         refuse_forked_child()
-        self._context = context
-        self._seed = joint_seed
+        self.context = context
+        self.seed = joint_seed
         self._parties = parties
         self._ledger = SampleLedger()
         self._secret: Integers | None = None
@@ -107,19 +107,9 @@ class KeyShare:
         self._secret = self._ephemeral = self._rows = None
 
     @property
-    def context(self) -> RingContext:
-        """The public context."""
-        return self._context
-
-    @property
     def samples(self) -> tuple[Sample, ...]:
         """What was published, in order."""
         return self._ledger.samples
-
-    @property
-    def seed(self) -> bytes:
-        """The joint one, 32 bytes."""
-        return self._seed
 
     def _publish(self, samples: Sequence[Sample], make: Callable[[], T]) -> T:
         """Note samples, then make them: what the ledger refuses is never made."""
@@ -148,7 +138,7 @@ class KeyShare:
         u_p is a fresh ternary secret, kept until the second round.
         """
         samples = []
-        for digit in range(self._context.params.num_digits):
+        for digit in range(self.context.params.num_digits):
             name = f"{RELINEARISATION}/{digit}"
             hidden = Term(Element(GADGET, str(digit)), SHARE)
             first = (_seeded(name, EPHEMERAL, -1), hidden)
@@ -158,9 +148,9 @@ class KeyShare:
             ]
 
         def make() -> tuple[Residues, Residues]:
-            self._ephemeral = ternary(self._context.params.ring_dim)
-            a, s = self._context.uniform_key_half(self._seed, RELINEARISATION), self._wide()
-            h0 = self._hidden(a, in_pq(self._context, self._ephemeral), NARROW_ERROR_STD, -1)
+            self._ephemeral = ternary(self.context.params.ring_dim)
+            a, s = self.context.uniform_key_half(self.seed, RELINEARISATION), self._wide()
+            h0 = self._hidden(a, in_pq(self.context, self._ephemeral), NARROW_ERROR_STD, -1)
             h1 = self._hidden(a, s, FRESH_ERROR_STD)
             return self._with_gadget(h0), h1
 
@@ -174,9 +164,9 @@ class KeyShare:
         Raises:
             PolicyError: a second request.
         """
-        primes = self._context.key_primes
+        primes = self.context.key_primes
         samples = []
-        for digit in range(self._context.params.num_digits):
+        for digit in range(self.context.params.num_digits):
             name = f"{RELINEARISATION}/{digit}"
             sums = [Element(RECEIVED, f"{name}/H0"), Element(RECEIVED, f"{name}/H1")]
             terms = (Term(sums[0], SHARE), Term(sums[1], EPHEMERAL), Term(sums[1], SHARE, -1))
@@ -184,10 +174,10 @@ class KeyShare:
 
         def make() -> Residues:
             assert self._ephemeral is not None  # noqa: S101 (the first round made it)
-            s, u = self._wide(), in_pq(self._context, self._ephemeral)
+            s, u = self._wide(), in_pq(self.context, self._ephemeral)
             self._ephemeral.fill(0)
             self._ephemeral = None
-            difference = rns.subtract(u, s, self._context.extended_primes)
+            difference = rns.subtract(u, s, self.context.extended_primes)
             of_h1 = self._hidden(h1, difference, _ROUND_TWO_STD)
             return add(of_h1, rns.product(h0, self._each_digit(s), primes), primes)
 
@@ -195,7 +185,7 @@ class KeyShare:
 
     def rotation_share(self, index: int) -> Residues:
         """b_p = -a s_p(X^k) + P s_p g + e per digit, for the left rotation by index."""
-        context, label = self._context, rotation_label(index)
+        context, label = self.context, rotation_label(index)
         automorphism = context.automorphism(index)
         back = pow(automorphism, -1, 2 * context.params.ring_dim)
         samples = [
@@ -211,7 +201,7 @@ class KeyShare:
         ]
 
         def make() -> Residues:
-            a = context.uniform_key_half(self._seed, label)
+            a = context.uniform_key_half(self.seed, label)
             image = turned(self._wide(), back)
             return self._with_gadget(self._hidden(a, image, NARROW_ERROR_STD, -1))
 
@@ -241,8 +231,8 @@ class KeyShare:
         def make() -> list[list[Residues]]:
             found = []
             for _, own in zip(names, sums, strict=True):
-                primes = self._context.primes[: len(own[0])]
-                fresh = encryption(self._context, *public, towers=len(primes))
+                primes = self.context.primes[: len(own[0])]
+                fresh = encryption(self.context, *public, towers=len(primes))
                 found.append([add(m, zero, primes) for m, zero in zip(own, fresh, strict=True)])
             return found
 
@@ -253,8 +243,8 @@ class KeyShare:
     def _residues(self) -> Residues:
         """s_p, shape (towers, n)."""
         if self._rows is None:
-            self._rows = in_pq(self._context, self._key)
-        return self._rows[: self._context.params.num_towers]
+            self._rows = in_pq(self.context, self._key)
+        return self._rows[: self.context.params.num_towers]
 
     def _wide(self) -> Residues:
         """s_p modulo the primes of Q and P, shape (extended towers, n)."""
@@ -274,8 +264,8 @@ class KeyShare:
 
         def make() -> list[Halves]:
             secret = self._present
-            masks = drawn(self._context, self._parties, [through for _, _, through in asked])
-            errors = fresh_errors(self._context, len(asked))
+            masks = drawn(self.context, self._parties, [through for _, _, through in asked])
+            errors = fresh_errors(self.context, len(asked))
 
             def share(one: Asked, name: str, mask: tuple[Any, Any], error: Residues) -> Halves:
                 return self._shown(one[0], name, secret, *mask, error)
@@ -294,9 +284,9 @@ class KeyShare:
         error: Residues,
     ) -> Halves:
         """(c1 s_p - M_p, -a' s_p + T(M_p) + e), a' the random element of this name."""
-        primes, low = self._context.primes, self._context.primes[: len(c1)]
+        primes, low = self.context.primes, self.context.primes[: len(c1)]
         h0 = rns.subtract(rns.product(c1, secret[: len(low)], low), mask, low)
-        hidden = rns.product(self._context.uniform_polynomial(self._seed, name), secret, primes)
+        hidden = rns.product(self.context.uniform_polynomial(self.seed, name), secret, primes)
         return h0, rns.subtract(add(mapped, error, primes), hidden, primes)
 
     def _refresh_samples(self, asked: Sequence[Asked]) -> tuple[list[Sample], list[str]]:
@@ -304,7 +294,7 @@ class KeyShare:
         samples, names = [], []
         for c1, label, through in asked:
             given, mask = self._given(c1, label), f"M({label})"
-            names.append(self._context.refresh_label(label, c1))
+            names.append(self.context.refresh_label(label, c1))
             samples += [
                 Sample(
                     f"{label}/h0",
@@ -326,7 +316,7 @@ class KeyShare:
 
         flooding: of e_flood, from the operating system's generator.
         """
-        context, primes = self._context, self._context.primes[: len(c1)]
+        context, primes = self.context, self.context.primes[: len(c1)]
         terms = (Term(self._given(c1, label), SHARE),)
         std = flooding.rms(context.params.ring_dim)
         sample = Sample(label, terms, std, lemma="flooded decryption")
@@ -351,13 +341,13 @@ class KeyShare:
 
     def _each_digit(self, rows: Residues) -> Residues:
         """The same in all digits of a key."""
-        return np.tile(rows, (self._context.params.num_digits, 1))
+        return np.tile(rows, (self.context.params.num_digits, 1))
 
     def _hidden(self, a: Residues, secret: Residues, std: float, sign: int = 1) -> Residues:
         """sign a secret + e per digit; a: (digits * ext. towers, n), secret: (ext. towers, n)."""
-        params, primes = self._context.params, self._context.key_primes
+        params, primes = self.context.params, self.context.key_primes
         errors = [
-            in_pq(self._context, gaussian(params.ring_dim, std)) for _ in range(params.num_digits)
+            in_pq(self.context, gaussian(params.ring_dim, std)) for _ in range(params.num_digits)
         ]
         combine = add if sign > 0 else rns.subtract
         return combine(
@@ -366,7 +356,7 @@ class KeyShare:
 
     def _with_gadget(self, half: Residues) -> Residues:
         """P s_p g added: P s_p on each digit's own primes."""
-        context, rows, count = self._context, half.copy(), len(self._context.extended_primes)
+        context, rows, count = self.context, half.copy(), len(self.context.extended_primes)
         special, primes = prod(context.special_primes), context.primes
         scaled = rns.scale(self._residues(), [special] * len(primes), primes)
         for k, prime in enumerate(primes):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
@@ -21,10 +20,10 @@ from parties.kernel.model.clear_rows import ClearRows, party_circuit
 from parties.kernel.model.pads import Pads, draw_masks
 from parties.kernel.private import Terms, opened, terms_of
 from parties.kernel.sheet import SLACK, Floor, fits, hold, of_rows
-from protocols.ckks import REFRESH_TOWERS, CkksParameters, subring
+from protocols.ckks import REFRESH_TOWERS, subring
 from protocols.ckks import residues as rns
 from protocols.ckks.context import CONJUGATION
-from protocols.ckks.evaluation import CkksContext, unload
+from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.factored import Link
 from protocols.ckks.residues import Residues
 from protocols.ckks.sampling import encryption
@@ -54,17 +53,10 @@ class Alone(Once):
         return tuple(halves)
 
     def loaded(
-        self,
-        params: CkksParameters,
-        session: str,
-        chunks: Sequence[Any],
-        load: Callable[[CkksContext], None],
+        self, session: str, chunks: Sequence[Any], make: Callable[[], CkksContext]
     ) -> CkksContext:
-        """A context with these keys."""
-        context = CkksContext(params, f"{session}/{id(self)}")
-        weakref.finalize(context, unload, context.tag)
-        load(context)
-        return context
+        """A context with these keys, which are forgotten with the last reference to it."""
+        return make()
 
 
 class ModelSession:
@@ -171,18 +163,19 @@ class ModelSession:
         return (CONJUGATION, *self._sheet.columns.rotations)
 
     def _load(self, b: Residues) -> None:
-        seed, context = self.seed, self._held.context
+        seed, session = self.seed, self._sheet.session
 
-        def load(found: CkksContext) -> None:
+        def make() -> CkksContext:
+            found = CkksContext(self._held.context.params, session)
             first, second, *rest = (half for chunk in self._chunks for half in chunk)
             maps = [
                 found.rotation_key_map(i, found.uniform_key_half(seed, rotation_label(i)), b)
                 for i, b in zip(self._rotations, rest, strict=True)
             ]
             found.load_evaluation_keys(found.evaluation_key(first, second), maps)
+            return found
 
-        tag = self._sheet.session
-        self._loaded = self._shared.loaded(context.params, tag, self._chunks, load)
+        self._loaded = self._shared.loaded(session, self._chunks, make)
 
     # -- a round ----------------------------------------------------------------------------------
 

@@ -35,6 +35,8 @@ Flags = NDArray[np.bool_]
 Trial = Callable[[Integers], Flags]
 
 MAX_SCALE = 1 << 40
+ACCEPTED = 0.45
+"""Of the draws of a batch."""
 _MAX_STRATUM = 250  # keeps every product below 2^62; P(stratum >= 250) < 2^-360
 _BITS = 127
 _BLOCK = 1024  # draws compared at once: flags below 100 kB stay in cache
@@ -143,17 +145,6 @@ def _gaussian_batch(count: int, a: int, b: int, randomness: RandomSource) -> Int
     return _signed(n[_all_of(height, linear)], randomness)
 
 
-def collect(count: int, batch: Callable[[int], Integers], acceptance: float) -> Integers:
-    """Call a rejection sampler until it has given `count` values; int64 array, shape (count,)."""
-    parts: list[Integers] = []
-    missing = count
-    while missing > 0:
-        part = batch(int(missing / acceptance * 1.03) + 32)[:missing]
-        parts.append(part)
-        missing -= part.size
-    return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
-
-
 def discrete_gaussian(sigma: int, count: int, randomness: RandomSource, over: int = 1) -> Integers:
     """Exact draws of P(k) ~ exp(-k^2 / (2 s^2)), k integer: int64, shape (count,), i.i.d.
 
@@ -166,9 +157,11 @@ def discrete_gaussian(sigma: int, count: int, randomness: RandomSource, over: in
     """
     if type(sigma) is not int or not 0 <= sigma <= over * MAX_SCALE:
         raise ParameterError(f"scale={sigma}/{over} is not 0 .. 2^40 units; use a coarser grid")
-    if not sigma:
-        return np.zeros(count, dtype=np.int64)
-    return collect(count, lambda size: _gaussian_batch(size, sigma, over, randomness), 0.45)
+    parts: list[Integers] = [np.zeros(0 if sigma else count, np.int64)]
+    while missing := count - sum(map(len, parts)):
+        size = int(missing / ACCEPTED * 1.03) + 32
+        parts.append(_gaussian_batch(size, sigma, over, randomness)[:missing])
+    return np.concatenate(parts)
 
 
 def between(count: int, randomness: RandomSource) -> NDArray[np.float64]:

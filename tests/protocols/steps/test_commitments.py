@@ -121,8 +121,8 @@ class Own:
 
     def __init__(self, session: Session) -> None:
         secret = exact.share_of(half_of(session.parties[FIRST]).secret)
-        self.context = secret._context
-        self.share = KeyShare(self.context, secret._seed, 3)
+        self.context = secret.context
+        self.share = KeyShare(self.context, secret.seed, 3)
         self.b = self.share.public_share()
 
     def packed(self, b: rns.Residues | None = None) -> bytes:

@@ -75,7 +75,7 @@ def recovered(total: Any, factor: int, prime: int) -> exact.Integers:
 def test_a_chosen_random_element_gives_the_key_away(share: KeyShare) -> None:
     """Why the element comes from the joint seed: with a' = c1 + delta,
     h0 + h1 = (c1 - a') s_p + e = -delta s_p + e."""
-    context, delta = share._context, 1 << 30
+    context, delta = share.context, 1 << 30
     low = context.primes[:REFRESH_TOWERS]
     c1 = context.uniform_polynomial(b"c" * 32, "attack")
     crp = rns.add(c1, constant(delta, context.primes), context.primes)
@@ -88,12 +88,12 @@ def test_a_chosen_random_element_gives_the_key_away(share: KeyShare) -> None:
 
 def test_a_ciphertext_chosen_for_the_element_gives_nothing(share: KeyShare) -> None:
     """The same attack from the other side: c1 = a' - delta. a' depends on c1, so it misses."""
-    context, delta = share._context, 1 << 30
+    context, delta = share.context, 1 << 30
     low = context.primes[:REFRESH_TOWERS]
     minus = constant(-delta, low)
     for guess in (
-        context.uniform_polynomial(share._seed, "refresh/5/0")[:REFRESH_TOWERS],
-        context.uniform_polynomial(share._seed, context.refresh_label("refresh/5/0", minus))[
+        context.uniform_polynomial(share.seed, "refresh/5/0")[:REFRESH_TOWERS],
+        context.uniform_polynomial(share.seed, context.refresh_label("refresh/5/0", minus))[
             :REFRESH_TOWERS
         ],
     ):
@@ -108,7 +108,7 @@ def test_a_ciphertext_chosen_for_the_element_gives_nothing(share: KeyShare) -> N
 
 def test_shares_of_a_step_have_masks_and_errors_of_their_own(share: KeyShare) -> None:
     """c1 s - h0 is a mask, and h1 + a' s - T(M) an error of std 3.19; with maps and without."""
-    context, s = share._context, exact.secret_rows(share)
+    context, s = share.context, exact.secret_rows(share)
     primes, low = context.primes, context.primes[:REFRESH_TOWERS]
     through = [None, ColumnMap(16, 3, -0.3), ColumnMap(N // 2, 0, 0.5, column=2, head=1), None]
     asked = [
@@ -123,7 +123,7 @@ def test_shares_of_a_step_have_masks_and_errors_of_their_own(share: KeyShare) ->
         lifted = np.array([exact.evaluations(masks[-1], q) for q in primes], np.uint64)
         moved = column_map.apply(lifted, primes, primes[-1]) if column_map else lifted
         hidden = exact.product(
-            context.uniform_polynomial(share._seed, context.refresh_label(label, c1)), s, primes
+            context.uniform_polynomial(share.seed, context.refresh_label(label, c1)), s, primes
         )
         error = rns.subtract(rns.add(h1, hidden, primes), moved, primes)
         errors.append(exact.whole(error, primes).astype(float))
@@ -137,7 +137,7 @@ def test_shares_of_a_step_have_masks_and_errors_of_their_own(share: KeyShare) ->
 
 
 def test_a_step_that_names_a_ciphertext_twice_gets_no_share(share: KeyShare) -> None:
-    c1 = share._context.uniform_polynomial(b"c" * 32, "twice")[:REFRESH_TOWERS]
+    c1 = share.context.uniform_polynomial(b"c" * 32, "twice")[:REFRESH_TOWERS]
     with pytest.raises(PolicyError, match="already given"):
         refresh_shares(share, [(c1, "refresh/8/0", None), (c1, "refresh/8/0", None)])
 
@@ -162,7 +162,7 @@ def test_a_deviating_coordinator_reads_a_share_from_a_chosen_ciphertext(share: K
 
     If this test fails, the coordinator's ciphertexts are checked now: say so in SECURITY.md.
     """
-    context, s = share._context, exact.secret(share)
+    context, s = share.context, exact.secret(share)
     prime, large = context.primes[0], 1 << 45
     share._ledger = SampleLedger()
     d = share.decryption_share(
