@@ -194,11 +194,6 @@ def closed(rows: T) -> T:
     return rows if isinstance(rows, Kept) else cast(T, Kept(rows, None))
 
 
-def kept_like(rows: Any, value: T) -> T:
-    """What was made of rows: behind their boundary, if they have one."""
-    return cast(T, rows.keep(value)) if isinstance(rows, Kept) else value
-
-
 def opened(rows: Any) -> Any:
     """The value itself, from now on; one that has no boundary is open."""
     if isinstance(rows, Kept):

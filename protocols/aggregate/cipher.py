@@ -99,3 +99,8 @@ def _of_units(params: AggregateParameters, units: NDArray[Any]) -> Residues:
     if params.max_units < 1 << 62:
         return ring_of(params).residues(units.astype(np.int64))
     return np.stack([(units.astype(object) % p).astype(np.uint64) for p in params.primes])
+
+
+def mask_key_text(digest: bytes, name: str, key: str) -> bytes:
+    """What a party signs of the key of its masks; digest: of the session."""
+    return b"ciphercohort/mask-key/1\0" + digest + bytes.fromhex(key) + name.encode()

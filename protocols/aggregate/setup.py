@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.aggregate import AggregateParameters
+from protocols.aggregate.cipher import mask_key_text
 from protocols.errors import ProtocolError
 from protocols.exchange import OPENING_KEY, signed_messages, signed_values
 from protocols.exchange.messages import Body, Exchange, to_everyone
@@ -69,7 +70,7 @@ def check_keys(digest: bytes, roster: Mapping[str, str], keys: Mapping[str, Sign
         ProtocolError: a key is missing, left over or not signed by its owner's identity
             key for this session.
     """
-    signed_values.check("mask key", partial(signed_values.mask_key_text, digest), roster, keys)
+    signed_values.check("mask key", partial(mask_key_text, digest), roster, keys)
 
 
 # -- party half -----------------------------------------------------------------------------------

@@ -107,11 +107,6 @@ def of_request(request: Body) -> dict[str, SignedValue]:
 # -- of ephemeral keys ----------------------------------------------------------------------------
 
 
-def mask_key_text(digest: bytes, name: str, key: str) -> bytes:
-    """What a party signs of the key of its masks; digest: of the session."""
-    return b"ciphercohort/mask-key/1\0" + digest + bytes.fromhex(key) + name.encode()
-
-
 def pad_key_text(seed: bytes, name: str, key: str) -> bytes:
     """What a party signs of the key of its pads; seed: the joint one, which holds the plan."""
     return b"ciphercohort/pad-key/1\0" + seed + bytes.fromhex(key) + name.encode()

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from parties.account import Account
-from parties.kernel.private import Kept, Private, kept_like, opened
+from parties.kernel.private import Kept, Private, opened
+from parties.kernel.sums.session import kept_like
 from parties.policy import REFUSED
 from parties.verifier import party as party_module
 from parties.verifier.party import Party

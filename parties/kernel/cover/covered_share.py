@@ -38,9 +38,8 @@ class CoveredShare(KeyShare):
             for point in points
         ]
         rows, primes = self._residues(), self.context.primes
-        return self._publish(
-            samples, lambda: shamir.deal(rows, primes, threshold, points, SystemRandomness())
-        )
+        self._note(*samples)
+        return shamir.deal(rows, primes, threshold, points, SystemRandomness())
 
     def stand_in(self, extra: Residues | None) -> None:
         """Use s_p + extra in place of s_p from now on, None: s_p; extra: shape (towers, n)."""

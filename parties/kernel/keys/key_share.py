@@ -5,15 +5,16 @@ takes and returns residues, so a secret can neither be serialised by mistake nor
 this file for an agent's sealed state alone (`STATE`), from which it goes on after a restart.
 
 Everything that a party publishes under threshold CKKS and that depends on a secret is noted in the
-sample ledger first (`protocols.steps.samples`): b_p in `__init__`, everything else in `_publish`.
+sample ledger first (`protocols.steps.samples`): b_p in `__init__`, everything else by `_note`.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from itertools import chain
 from math import prod
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -42,7 +43,6 @@ from protocols.steps.samples import (
     Term,
 )
 
-T = TypeVar("T")
 # c1, label and map of a ciphertext that is to be refreshed; both halves of a share of it.
 Asked = tuple[Residues, str, Any]
 Halves = tuple[Residues, Residues]
@@ -111,11 +111,10 @@ class KeyShare:
         """What was published, in order."""
         return self._ledger.samples
 
-    def _publish(self, samples: Sequence[Sample], make: Callable[[], T]) -> T:
-        """Note samples, then make them: what the ledger refuses is never made."""
+    def _note(self, *samples: Sample) -> None:
+        """Before these samples are made: what the ledger refuses never is."""
         _ = self._key
         self._ledger.note(*samples)
-        return make()
 
     @property
     def _key(self) -> Integers:
@@ -146,15 +145,12 @@ class KeyShare:
                 Sample(f"{name}/h0", first, NARROW_ERROR_STD),
                 Sample(f"{name}/h1", (_seeded(name, SHARE),), FRESH_ERROR_STD, lemma="two secrets"),
             ]
-
-        def make() -> tuple[Residues, Residues]:
-            self._ephemeral = ternary(self.context.params.ring_dim)
-            a, s = self.context.uniform_key_half(self.seed, RELINEARISATION), self._wide()
-            h0 = self._hidden(a, in_pq(self.context, self._ephemeral), NARROW_ERROR_STD, -1)
-            h1 = self._hidden(a, s, FRESH_ERROR_STD)
-            return self._with_gadget(h0), h1
-
-        return self._publish(samples, make)
+        self._note(*samples)
+        self._ephemeral = ternary(self.context.params.ring_dim)
+        a, s = self.context.uniform_key_half(self.seed, RELINEARISATION), self._wide()
+        h0 = self._hidden(a, in_pq(self.context, self._ephemeral), NARROW_ERROR_STD, -1)
+        h1 = self._hidden(a, s, FRESH_ERROR_STD)
+        return self._with_gadget(h0), h1
 
     def relinearisation_second(self, h0: Residues, h1: Residues) -> Residues:
         """s_p H0 + (u_p - s_p) H1 + e2 per digit, (digits * ext. towers, n); forgets u_p.
@@ -171,17 +167,14 @@ class KeyShare:
             sums = [Element(RECEIVED, f"{name}/H0"), Element(RECEIVED, f"{name}/H1")]
             terms = (Term(sums[0], SHARE), Term(sums[1], EPHEMERAL), Term(sums[1], SHARE, -1))
             samples.append(Sample(f"{name}/t", terms, _ROUND_TWO_STD, lemma="relinearisation"))
-
-        def make() -> Residues:
-            assert self._ephemeral is not None  # noqa: S101 (the first round made it)
-            s, u = self._wide(), in_pq(self.context, self._ephemeral)
-            self._ephemeral.fill(0)
-            self._ephemeral = None
-            difference = rns.subtract(u, s, self.context.extended_primes)
-            of_h1 = self._hidden(h1, difference, _ROUND_TWO_STD)
-            return add(of_h1, rns.product(h0, self._each_digit(s), primes), primes)
-
-        return self._publish(samples, make)
+        self._note(*samples)
+        assert self._ephemeral is not None  # noqa: S101 (the first round made it)
+        s, u = self._wide(), in_pq(self.context, self._ephemeral)
+        self._ephemeral.fill(0)
+        self._ephemeral = None
+        difference = rns.subtract(u, s, self.context.extended_primes)
+        of_h1 = self._hidden(h1, difference, _ROUND_TWO_STD)
+        return add(of_h1, rns.product(h0, self._each_digit(s), primes), primes)
 
     def rotation_share(self, index: int) -> Residues:
         """b_p = -a s_p(X^k) + P s_p g + e per digit, for the left rotation by index."""
@@ -199,13 +192,10 @@ class KeyShare:
             )
             for digit in range(context.params.num_digits)
         ]
-
-        def make() -> Residues:
-            a = context.uniform_key_half(self.seed, label)
-            image = turned(self._wide(), back)
-            return self._with_gadget(self._hidden(a, image, NARROW_ERROR_STD, -1))
-
-        return self._publish(samples, make)
+        self._note(*samples)
+        a = context.uniform_key_half(self.seed, label)
+        image = turned(self._wide(), back)
+        return self._with_gadget(self._hidden(a, image, NARROW_ERROR_STD, -1))
 
     # -- what is encrypted --------------------------------------------------------------------
 
@@ -227,29 +217,24 @@ class KeyShare:
             for n in names
             for half, element, hidden in halves
         ]
-
-        def make() -> list[list[Residues]]:
-            found = []
-            for _, own in zip(names, sums, strict=True):
-                primes = self.context.primes[: len(own[0])]
-                fresh = encryption(self.context, *public, towers=len(primes))
-                found.append([add(m, zero, primes) for m, zero in zip(own, fresh, strict=True)])
-            return found
-
-        return self._publish(samples, make)
+        self._note(*samples)
+        found = []
+        for _, own in zip(names, sums, strict=True):
+            primes = self.context.primes[: len(own[0])]
+            fresh = encryption(self.context, *public, towers=len(primes))
+            found.append([add(m, zero, primes) for m, zero in zip(own, fresh, strict=True)])
+        return found
 
     # -- shares of ciphertexts ----------------------------------------------------------------
 
     def _residues(self) -> Residues:
         """s_p, shape (towers, n)."""
-        if self._rows is None:
-            self._rows = in_pq(self.context, self._key)
-        return self._rows[: self.context.params.num_towers]
+        return self._wide()[: self.context.params.num_towers]
 
     def _wide(self) -> Residues:
         """s_p modulo the primes of Q and P, shape (extended towers, n)."""
-        self._residues()
-        assert self._rows is not None  # noqa: S101 (just made)
+        if self._rows is None:
+            self._rows = in_pq(self.context, self._key)
         return self._rows
 
     def shares(self, asked: Sequence[Asked], drawn: Drawn) -> list[Halves]:
@@ -260,19 +245,20 @@ class KeyShare:
         modulo c1's primes, and T(M_p) at level 0. Returns (h0, h1): h0 = c1 s_p - M_p at c1's
         towers, h1 = -a' s_p + T(M_p) + e at level 0.
         """
-        samples, names = self._refresh_samples(asked)
+        names = [self.context.refresh_label(label, c1) for c1, label, _ in asked]
+        samples = [
+            self._refresh_samples(self._given(c1, label), label, through, name)
+            for (c1, label, through), name in zip(asked, names, strict=True)
+        ]
+        self._note(*chain.from_iterable(samples))
+        secret = self._present
+        masks = drawn(self.context, self._parties, [through for _, _, through in asked])
+        errors = fresh_errors(self.context, len(asked))
 
-        def make() -> list[Halves]:
-            secret = self._present
-            masks = drawn(self.context, self._parties, [through for _, _, through in asked])
-            errors = fresh_errors(self.context, len(asked))
+        def share(one: Asked, name: str, mask: tuple[Any, Any], error: Residues) -> Halves:
+            return self._shown(one[0], name, secret, *mask, error)
 
-            def share(one: Asked, name: str, mask: tuple[Any, Any], error: Residues) -> Halves:
-                return self._shown(one[0], name, secret, *mask, error)
-
-            return each(share, asked, names, masks, errors)
-
-        return self._publish(samples, make)
+        return each(share, asked, names, masks, errors)
 
     def _shown(
         self,
@@ -289,27 +275,15 @@ class KeyShare:
         hidden = rns.product(self.context.uniform_polynomial(self.seed, name), secret, primes)
         return h0, rns.subtract(add(mapped, error, primes), hidden, primes)
 
-    def _refresh_samples(self, asked: Sequence[Asked]) -> tuple[list[Sample], list[str]]:
-        """What is published, and the labels of the random elements."""
-        samples, names = [], []
-        for c1, label, through in asked:
-            given, mask = self._given(c1, label), f"M({label})"
-            names.append(self.context.refresh_label(label, c1))
-            samples += [
-                Sample(
-                    f"{label}/h0",
-                    (Term(given, SHARE),),
-                    pads=(Pad(mask, -1),),
-                    lemma="masked decryption",
-                ),
-                Sample(
-                    f"{label}/h1",
-                    (_seeded(names[-1], SHARE, -1),),
-                    FRESH_ERROR_STD,
-                    pads=(Pad(mask, 1, "T" if through else ""),),
-                ),
-            ]
-        return samples, names
+    @staticmethod
+    def _refresh_samples(given: Element, label: str, through: Any, name: str) -> list[Sample]:
+        """What is published; given: c1; name: of the random element."""
+        mask, image = Pad(f"M({label})", -1), Pad(f"M({label})", 1, "T" if through else "")
+        term, own = Term(given, SHARE), _seeded(name, SHARE, -1)
+        return [
+            Sample(f"{label}/h0", (term,), pads=(mask,), lemma="masked decryption"),
+            Sample(f"{label}/h1", (own,), FRESH_ERROR_STD, pads=(image,)),
+        ]
 
     def decryption_share(self, c1: Residues, label: str, flooding: Flooding) -> Residues:
         """d = c1 s_p + e_flood, shape of c1.
@@ -320,12 +294,9 @@ class KeyShare:
         terms = (Term(self._given(c1, label), SHARE),)
         std = flooding.rms(context.params.ring_dim)
         sample = Sample(label, terms, std, lemma="flooded decryption")
-
-        def make() -> Residues:
-            flood = flooding.draw(context, len(c1), SystemRandomness())
-            return add(rns.product(c1, self._present[: len(c1)], primes), flood, primes)
-
-        return self._publish([sample], make)
+        self._note(sample)
+        flood = flooding.draw(context, len(c1), SystemRandomness())
+        return add(rns.product(c1, self._present[: len(c1)], primes), flood, primes)
 
     # -- helpers ------------------------------------------------------------------------------
 

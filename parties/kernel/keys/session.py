@@ -379,10 +379,8 @@ def decryption_reply(context: RingContext, share: Operation, step: str, request:
     Raises:
         MessageError: malformed residues. PolicyError: a share was already given.
     """
-    if len(request.blobs) != 1:
-        raise MessageError("the step `decrypt` carries exactly one blob")
     low = context.primes[:DECRYPTION_TOWERS]
-    c1 = rns.unpack(request.blobs[0], low, context.params.ring_dim)
+    (c1,) = _asked(context, request, 1, low)
     return Body(blobs=(rns.pack(share(c1, step), low),))
 
 
@@ -394,12 +392,15 @@ def relinearisation_reply(
     Raises:
         MessageError: the request holds no two well-formed sums.
     """
-    if len(request.blobs) != 2:
-        raise MessageError("the step `relinearise` carries exactly two blobs")
-    primes, n = context.key_primes, context.params.ring_dim
-
-    def make() -> list[rns.Residues]:
-        return [rns.unpack(blob, primes, n) for blob in request.blobs]
-
-    h0, h1 = once(context, "request", (request.digests, tuple(primes)), make)
+    primes = context.key_primes
+    make = partial(_asked, context, request, 2, primes)
+    h0, h1 = once(context, "request", (request.digests, primes), make)
     return Body(blobs=(rns.pack(second(h0, h1), primes),))
+
+
+def _asked(
+    context: RingContext, request: Body, count: int, primes: Sequence[int]
+) -> list[Residues]:
+    if len(request.blobs) != count:
+        raise MessageError(f"the step carries exactly {count} blobs, not {len(request.blobs)}")
+    return [rns.unpack(blob, primes, context.params.ring_dim) for blob in request.blobs]

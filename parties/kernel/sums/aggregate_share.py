@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 
 from parties.kernel.ephemeral_key import EphemeralKey
 from protocols.aggregate import NOISE_STD, AggregateParameters
-from protocols.aggregate.cipher import encode, public_element, session_digest
+from protocols.aggregate.cipher import encode, mask_key_text, public_element, session_digest
 from protocols.aggregate.ntt import Factor, Residues, reduce_once, ring_of
 from protocols.errors import ParameterError, PolicyError
 from protocols.exchange import OPENING_KEY
-from protocols.exchange.signed_values import SignedValue, mask_key_text
+from protocols.exchange.signed_values import SignedValue
 from protocols.privacy.laws import RandomSource
 from protocols.privacy.laws.discrete import narrow_gaussian
 from protocols.steps.samples import ONE, SEED, SHARE, Element, Pad, Sample, SampleLedger, Term

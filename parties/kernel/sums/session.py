@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
 from parties.kernel.integers.exact import Exact
-from parties.kernel.private import Terms, kept_like, opened, public_figure, terms_of
+from parties.kernel.private import Kept, Terms, opened, public_figure, terms_of
 from parties.kernel.sheet import LEAST_UNITS, LEEWAY, SLACK, Floor, hold, longest
 from parties.kernel.sums import NORMS, SumsSheet
 from parties.kernel.sums.aggregate_share import AggregateShare, Masked
@@ -194,6 +194,11 @@ class SumsSession:
             raise PolicyError(f"rows are held to {most} units, beyond {bound}")
         noise = draw_noise(sheet, t, self._randomness)
         return Exact(exact.on(own.bits) + noise, own.bits).on(scale)
+
+
+def kept_like(rows: Any, value: Any) -> Any:
+    """What was made of rows: behind their boundary, if they have one."""
+    return rows.keep(value) if isinstance(rows, Kept) else value
 
 
 def draw_noise(sheet: SumsSheet, t: int, randomness: RandomSource) -> NDArray[np.int64]:

@@ -11,8 +11,9 @@ from scipy import stats
 
 from protocols.aggregate import setup
 from protocols.aggregate.choice import choose
+from protocols.aggregate.cipher import mask_key_text
 from protocols.errors import MessageError, PolicyError, ProtocolError
-from protocols.exchange import OPENING_KEY, signed_values
+from protocols.exchange import OPENING_KEY
 from protocols.exchange.messages import Body, new_signing_key
 from protocols.exchange.signed_values import SignedValue
 from tests.protocols.aggregate.cohort import Cohort, make_cohort
@@ -54,7 +55,7 @@ Keys = dict[str, SignedValue]
 
 
 def own_signature(cohort: Cohort, keys: dict[str, dict[str, str]]) -> dict[str, str]:
-    text = signed_values.mask_key_text(cohort.digest, "party-1", OWN_KEY)
+    text = mask_key_text(cohort.digest, "party-1", OWN_KEY)
     return {"value": OWN_KEY, "signature": new_signing_key().sign(text).hex()}
 
 
@@ -88,7 +89,7 @@ def test_a_coordinator_in_the_middle_is_detected(swap: str) -> None:
 
 
 def signed(cohort: Cohort, name: str, key: str) -> SignedValue:
-    text = signed_values.mask_key_text(cohort.digest, name, key)
+    text = mask_key_text(cohort.digest, name, key)
     return SignedValue(key, cohort.signing_keys[name].sign(text).hex())
 
 
