@@ -104,7 +104,8 @@ def _party_tally(
     def count(groups: int) -> Counter[tuple[str, int]]:
         rows = np.empty((groups * layout.rows_per_group, 0))
         weights: Any = [[range(params.num_towers)]] * layout.num_parts
-        counted(context, columns, factors, rows, (Shadow(0), Shadow(0)), cache=0)(weights)
+        own = counted(context, columns, factors, rows, (Shadow(0), Shadow(0)), cache=0)
+        own.gradient(own.rotated(weights))
         found: Counter[tuple[str, int]] = context.take()
         return found
 

@@ -123,12 +123,11 @@ class ClearRows:
         # Where the last product is rescaled to what a refresh takes.
         self._last_level = context.params.num_towers - REFRESH_TOWERS - 1
 
-    def __call__(self, weights: Sequence[Sequence[Residues]]) -> list[list[Residues]]:
-        """`gradient` at w' of each part, in all columns: (c0, c1) at level 0."""
-        return self.gradient(self.rotated(weights))
-
     def gradient(self, rotated: Sequence[Sequence[Any]]) -> list[list[Residues]]:
-        """sum over groups of x_f q(z') / A: (c0, c1) of each part, at REFRESH_TOWERS towers."""
+        """sum over groups of x_f q(z') / A: (c0, c1) of each part, at REFRESH_TOWERS towers.
+
+        rotated: of that name, of w' of each part in all columns: (c0, c1) at level 0.
+        """
         cc, layout = self._context.cc, self._layout
         shifts = range(layout.rows_of_column)
         sums: list[list[Any]] = [[None for _ in shifts] for _ in range(layout.num_parts)]
@@ -222,7 +221,8 @@ class ClearRows:
         scores = [self._joined(found) for found in products]
         if self._offset is not None:
             level = scores[0].GetLevel()
-            offset = self._plaintext((group, 0, 0, 2), level, partial(self._offsets, group))
+            slots = partial(self._repeated, self._offset, group)
+            offset = self._plaintext((group, 0, 0, 2), level, slots)
             for score in scores:
                 cc.EvalAddInPlace(score, offset)
         return scores
@@ -251,11 +251,6 @@ class ClearRows:
             factor = factor * self._group(self._weight, group)[:, None]
         rows = factor * self._group(self._rows, group)
         return self._layout.slots_of(rows, part, shift).conj()
-
-    def _offsets(self, group: int) -> Complexes:
-        """o' of a group."""
-        assert self._offset is not None  # noqa: S101 (asked for where it is there)
-        return self._repeated(self._offset, group)
 
     def _repeated(self, values: Array, group: int) -> Complexes:
         """One number of each row."""

@@ -133,7 +133,7 @@ def opened() -> Opened:
         own = half.session
         args = (own._loaded, columns, link, x, known_zeros(own), 0)
         rows = ClearRows(*args, scale=units.row_scale)
-        guesses[value] = rows(pair)[0][1]
+        guesses[value] = rows.gradient(rows.rotated(pair))[0][1]
     key = np.array([exact.evaluations(secret, q) for q in low], np.uint64)
     return Opened(run, low, key, point, elements, replies, guesses)
 
