@@ -256,7 +256,7 @@ class KeySession:
         view.digest = bytes.fromhex(before).hex()
         view.note(commit_of(step), body)
         self._reply = step, self.missing, view.digest, make(body)
-        return self._opening().commit(self._reply[-1])
+        return self._committed()[1]
 
     def open_reply(self, request: Body) -> Body:
         """The reply, once every party that is left has signed for the same request; once.
@@ -264,20 +264,18 @@ class KeySession:
         Raises:
             PolicyError: nothing is kept. ProtocolError, MessageError: see `Opening.open`.
         """
-        if self._reply is None:
-            raise PolicyError("no reply is kept for this run")
-        opening = self._opening()
-        opening.commit(self._reply[-1])
-        found = opening.open(request)
+        found = self._committed()[0].open(request)
         self._reply = None
         return found
 
-    def _opening(self) -> Opening:
-        assert self._reply is not None  # noqa: S101 (asked for where it is there)
-        step, missing, view, _ = self._reply
-        roster = dict(self._sheet.roster)
-        terms = Committed.of_round(roster, step, self._secret.seed, missing, view)
-        return Opening(terms, self._name, self._signing_key)
+    def _committed(self) -> tuple[Opening, Body]:
+        """What opens the reply that is kept, and its digest, signed."""
+        if self._reply is None:
+            raise PolicyError("no reply is kept for this run")
+        (step, missing, view, message), roster = self._reply, dict(self._sheet.roster)
+        terms = Committed.of_round(roster, step, self.seed, missing, view)
+        opening = Opening(terms, self._name, self._signing_key)
+        return opening, opening.commit(message)
 
     # -- parties that are missing, where a run has cover ------------------------------------------
 
