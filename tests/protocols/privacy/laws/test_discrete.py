@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from protocols.errors import ParameterError
-from protocols.privacy.laws import SystemRandomness
+from protocols.privacy.laws import SystemRandomness, discrete
 from protocols.privacy.laws.rational import as_ratio, discrete_gaussian
 from protocols.privacy.laws.seeded import SeededRandomness
 from tests.protocols.privacy.checks import (
@@ -62,3 +62,13 @@ def test_rounding_of_a_scale_only_adds_noise() -> None:
         assert a < 1 << 54
         assert b <= 1 << 52
         assert a / b == pytest.approx(float(value), rel=1e-6)
+
+
+def test_units_of_a_grid_are_drawn_as_any_number() -> None:
+    """The kernel's sampler takes integers alone; of the same words both give the same."""
+    for sigma in (1, 1 << 31):
+        own = discrete.discrete_gaussian(sigma, 500, SeededRandomness(2))
+        assert (own == discrete_gaussian(float(sigma), 500, SeededRandomness(2))).all()
+    for sigma in (1.0, -1, (1 << 40) + 1):
+        with pytest.raises(ParameterError, match="scale"):
+            discrete.discrete_gaussian(sigma, 1, SeededRandomness(2))  # type: ignore[arg-type]
