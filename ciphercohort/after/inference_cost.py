@@ -139,7 +139,7 @@ def _epsilon(config: SimulationConfig, mu: float) -> float:
 
 def inference_line(found: dict[str, Any]) -> str:
     """For a person."""
-    number = "four to eight secure sums" if found["sums"] is None else None
+    number = "three to eight secure sums" if found["sums"] is None else None
     number = number or count(found["sums"], "secure sum")
     words = (
         f"standard errors: {number} of {found['values']:,} values, "

@@ -19,12 +19,15 @@ def ratio_of(model: str) -> str:
     return {"logistic": "odds_ratio", "poisson": "rate_ratio"}.get(model, "")
 
 
-def _number(value: float, digits: int = 4, fewer: int = 0) -> str:
-    """Fixed digits, some fewer; an exponent for what they would not show."""
+def _number(value: float, digits: int = 4, fewer: int = 0, error: float = 0.0) -> str:
+    """Fixed digits, some fewer; an exponent for what they would not show.
+
+    error: what is smaller than it may well be 0, and is shown as that.
+    """
     if value != value:
         return "–"
     size = abs(value)
-    if size and (size < 10.0**-digits or size >= 1e6):
+    if size and (max(size, error) < 10.0**-digits or size >= 1e6):
         return f"{value:.3e}"
     return f"{value:.{max(digits - fewer, 0)}f}"
 
@@ -38,8 +41,10 @@ def _cells(row: Mapping[str, Any], ratio: str) -> list[str]:
         return [""] * (7 if ratio else 6)
     # An error of thousands says nothing of the fourth decimal.
     fewer = math.ceil(math.log10(row["se"])) if 1 < row["se"] < math.inf else 0
-    cells = [_number(row["coef"], 4, fewer), _number(row["se"], 4, fewer), _number(row["z"], 3)]
-    cells += [_probability(row["p"]), *(_number(row[k], 3, fewer) for k in ("low", "high"))]
+    error = row["se"]
+    cells = [_number(row[k], 4, fewer, error) for k in ("coef", "se")]
+    cells += [_number(row["z"], 3, error=1.0), _probability(row["p"])]
+    cells += [_number(row[k], 3, fewer, error) for k in ("low", "high")]
     return [*cells, ratio_texts(row, ratio)[0]] if ratio else cells
 
 

@@ -153,6 +153,8 @@ class SumSeries(ABC):
             if not self.done:
                 plan = replace(plan, asked=self.asked)
             plan, values, head = self.ran(plan)
+        except UnopenedError:
+            raise
         except ParameterError as error:
             raise UnopenedError(*error.args) from error
         opened = Opened(

@@ -538,6 +538,11 @@ def _passphrase(path: Path | None, *, has_entry: bool = False, confirm: bool = F
     if path is None and "CREDENTIALS_DIRECTORY" in os.environ:
         path = Path(os.environ["CREDENTIALS_DIRECTORY"]) / CREDENTIAL
     if path is not None:
+        if not path.is_file():
+            raise ParameterError(
+                f"passphrase-file={str(path)!r}: there is no such file; cohort party init sealed "
+                "the keys with what it held"
+            )
         if path.stat().st_mode & 0o077:
             log.warning("other users can read the passphrase: chmod 600 %s", path)
         return path.read_text(encoding="utf-8").rstrip("\n")

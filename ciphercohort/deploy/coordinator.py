@@ -19,6 +19,7 @@ from ciphercohort.deploy.deployed import (
     RUN,
     DeployedRun,
     goes_on_by,
+    lacks_more,
     next_run,
     note_asked,
     options_asked,
@@ -433,8 +434,10 @@ class Coordinator(Background):
     def _left(self, session: str) -> str:
         """What becomes of a session that is watched no longer, and what may be done."""
         goes_on = is_driven(self.settings, session)
-        what = "goes on at the SuperLink" if goes_on else "waits, and nothing is lost"
-        again = "to watch it again" if goes_on else "to go on with it"
+        what, again = "goes on at the SuperLink", "to watch it again"
+        if not goes_on:  # of a Flower run that has just been asked for nothing is known yet
+            what = "waits, or goes on within seconds; nothing is lost"
+            again = "to go on with it, or watch it"
         return (
             f"session {session} {what}; {again}: {goes_on_by(self.settings, session)}; to end it: "
             f"cohort coordinator abort {self.folder} --session {session}"
@@ -458,12 +461,13 @@ class Coordinator(Background):
     def status(self) -> list[dict[str, Any]]:
         """Every run, the latest first: progress, parties, phases, bytes; no data.
 
-        goes_on_by: of one that is not over, the command line that goes on with it.
+        goes_on_by: of one that is not over, or lacks what follows it, the command line that goes
+        on with it.
         """
         found = sessions(self.folder / SESSIONS)
         for each in found:
-            if each["state"] not in OVER:
-                with suppress(*UNREADABLE):  # just made, or of another release
+            with suppress(*UNREADABLE):  # just made, or of another release
+                if each["state"] not in OVER or lacks_more(self.settings, each):
                     each["goes_on_by"] = goes_on_by(self.settings, each["session"])
         return found
 

@@ -31,7 +31,7 @@ from coordinator.deployment import OUTCOME, SERIES, SESSION
 from coordinator.log import TRANSCRIPT
 from coordinator.replay import evidence as read_evidence
 from coordinator.settings import FILE, SCHEMA, SESSIONS, Settings
-from coordinator.status import ABORTED, read_status
+from coordinator.status import ABORTED, OVER, read_status
 from parties.reader.schema import Schema
 from protocols.errors import CohortError, ParameterError
 from protocols.exchange.private_files import write_private
@@ -216,6 +216,22 @@ def sums_begun(settings: Settings, training: RunPlan) -> str | None:
                 state = (read_status(path.parent) or {}).get("state")
                 ended |= {first} if state == ABORTED else set()
     return max(found.keys() - ended, key=lambda each: found[each], default=None)
+
+
+def lacks_more(settings: Settings, status: Mapping[str, Any]) -> bool:
+    """Whether a session is finished, and what `run` does after it is not there.
+
+    The training that its second moment is for, or exact sums at its model. status: of it.
+    """
+    session = status["session"]
+    if status["state"] == ABORTED or status["state"] not in OVER:
+        return False
+    plan = planned(settings, session)
+    if plan.sums_moment:
+        return whitened_after(settings, session) is None
+    if is_sum(plan) or not ends_at_maximum(settings, plan):
+        return False
+    return not load_model(settings.session_folder(session)).view
 
 
 def _is_exact_at(plan: RunPlan) -> bool:

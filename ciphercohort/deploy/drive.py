@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ciphercohort.deploy import flower_commands
-from ciphercohort.deploy.deployed import goes_on_by
+from ciphercohort.deploy.deployed import goes_on_by, lacks_more
+from ciphercohort.job.layout import UNREADABLE
+from ciphercohort.report.status_page import UNFINISHED
 from ciphercohort.results.documents import to_json
 from coordinator.certificates import CA
 from coordinator.deployment import FOLLOWS_SECONDS, GIVEN_UP, give_up, is_driven, taken_up
@@ -104,7 +106,14 @@ def let_go(settings: Settings, tell: Tell) -> None:
     now = datetime.now(timezone.utc)
     oldest = now - timedelta(seconds=settings.session_seconds)
     begun = now - timedelta(seconds=FOLLOWS_SECONDS)
-    for each in sessions(settings.folder / SESSIONS):
+    found = sessions(settings.folder / SESSIONS)
+    with suppress(*UNREADABLE):  # of another release
+        if found and lacks_more(settings, found[0]):
+            tell(
+                f"session {found[0]['session']} is finished, and {UNFINISHED} by "
+                f"{goes_on_by(settings, found[0]['session'])}; now another begins"
+            )
+    for each in found:
         name, phase = each["session"], each["phase"]
         if each["state"] in OVER:
             continue
@@ -241,7 +250,10 @@ def late_words(
     state: of its node at Flower; has_to_renew: see `_to_renew`.
     """
     if state and state != "online":
-        cause = "its node is not connected: its administrator looks whether cohort party start runs"
+        cause = (
+            "its node is not connected: its administrator looks whether cohort party start runs, "
+            "and what it says"
+        )
         if has_to_renew:
             cause += (
                 ", and whether it has taken the new certificates, which this centre made after it "

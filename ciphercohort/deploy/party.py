@@ -42,8 +42,8 @@ from protocols.names import DEFAULT_COLLUDERS, spoken
 log = logging.getLogger(__name__)
 
 RENEWED = (
-    "its administrator runs cohort coordinator renew, and sends the invitation again, which "
-    "cohort party renew takes"
+    "cohort party renew takes the centre's newest invitation; if that is over, too, the centre's "
+    "administrator runs cohort coordinator renew, and sends it again"
 )
 MOST_SAID = 6
 """Lines of a log that a status shows."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ciphercohort.after.inference import Inference, infer_by
-from ciphercohort.after.sums import SumSeries, sums_wanted
+from ciphercohort.after.sums import SumSeries, UnopenedError, sums_wanted
 from ciphercohort.deploy.deployed import (
     DeployedRun,
     Session,
@@ -132,7 +132,7 @@ def sessions_of(folder: Path) -> list[Session]:
     return found
 
 
-class DifferingSumsError(ParameterError):
+class DifferingSumsError(UnopenedError):
     """Exact sums at one model, over as many rows, differ."""
 
 

@@ -158,9 +158,10 @@ def session_checks(folder: Path) -> Iterator[Check]:
         fine = "as in its messages" + f" and in those of {others}" * bool(beside)
     else:
         problems = []
+        told_here = f", and in {others}," if beside or len(same) > 1 else ""
         fine = (
-            f"what was opened, and in {others}, is as the centre told this party; the messages "
-            "are at the centre"
+            f"what was opened{told_here} is as the centre told this party; the messages are at the "
+            "centre"
         )
     words = f"{fine}; SHA-256 {told}, to be the same at every party and at the centre"
     yield Check("outcome", not problems, "; ".join(problems) or words)

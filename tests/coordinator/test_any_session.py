@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,14 +15,16 @@ from typer.testing import CliRunner
 import ciphercohort.deploy.coordinator as deployed
 from ciphercohort.cli.app import app
 from ciphercohort.cli.options import each_name
+from ciphercohort.deploy import drive
 from ciphercohort.deploy.asked import Asked as Read
 from ciphercohort.deploy.deployed import first_of, goes_on_by, plan_template, session_fields
-from ciphercohort.report.status_page import status_tables
+from ciphercohort.report.status_page import UNFINISHED, status_tables
 from ciphercohort.study import deployed as studies
 from coordinator.deployment import NUMBER, SERIES, create_session
 from coordinator.settings import Settings
 from coordinator.status import OVER, Status, read_status
 from protocols.errors import ParameterError
+from protocols.exchange import RANGES_VIEW
 from protocols.exchange.serialise import to_plain
 from protocols.plan.kinds import plan_from_dict
 from tests.coordinator import test_inference as tables
@@ -182,6 +185,33 @@ def test_status_names_the_command_line(asked: Asked) -> None:
         assert goes_on_by(asked.settings, session) in told
     assert f"run {asked.settings.folder} --session {first}" in told
     assert f"--model {asked.training / 'model.json'} --epsilon 10.0 --session {due}" in told
+
+
+def test_a_finished_session_whose_command_has_more_to_do_says_so(asked: Asked) -> None:
+    """A second moment without its training, a training without its exact sums: before another."""
+    settings, training = asked.settings, asked.training.name
+
+    def told() -> list[str]:
+        said = list[str]()
+        drive.let_go(settings, said.append)
+        shown = " ".join(str(each) for each in status_tables(asked.centre.status()))
+        assert all(UNFINISHED in text for text in said) and bool(said) == (UNFINISHED in shown)
+        return said
+
+    (words,) = told()
+    assert words.startswith(f"session {training} is finished") and "now another" in words
+    assert goes_on_by(settings, training) in words
+    path = asked.training / "model.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"view": RANGES_VIEW}))
+    assert not told()
+    moments = {"update": "quadratic-gd", "epsilon": 5.0, "colluders": 0}
+    plan, wanted = plan_template(msgspec.structs.replace(settings, training=moments))
+    for state, is_told in (("aborted", False), ("finished", True)):
+        first = create_session(settings, plan, to_plain(wanted))
+        Status(settings.session_folder(first), {}).save(state=state)
+        assert bool(told()) is is_told, state
+    create_session(settings, plan, to_plain(wanted), first)
+    assert not told()
 
 
 def test_an_option_of_names_is_quoted_for_both_readers() -> None:

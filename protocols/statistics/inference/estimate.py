@@ -45,9 +45,9 @@ Array = NDArray[np.float64]
 ALIASED = 1e-8
 """Of the largest diagonal entry: what is left of a column that the others determine. Rounding of
 rows (2^-41 of a part) leaves 1e-10, and 1e-4 of a standard error of what is above."""
-CONVERGED = 1e-8
-"""Squared Newton decrement: 1e-4 of a standard error is left, and the step removes it. Weights of
-rows change by about as much, standard errors by half of that."""
+CONVERGED = 1e-12
+"""Squared Newton decrement: 1e-6 of a standard error is left, and the step removes it. Weights of
+rows change by about as much, standard errors, which are of the point before, by half of that."""
 SEPARATED = 1e-3
 """Of the largest information of a column so far, by itself or beside the others: all rows that it
 touches are fitted to the end."""

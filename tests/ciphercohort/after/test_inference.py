@@ -417,7 +417,7 @@ def test_a_run_with_inference(tmp_path: Path) -> None:
     assert parts["inference"] == pytest.approx(own["epsilon"], rel=1e-3)
     line = inference_line(body["inference"])
     assert "make 8 in all" in line and "times as wide as without privacy" in line
-    assert "four to eight" in inference_line(
+    assert "three to eight" in inference_line(
         plan(
             rows=900, features=5, no_privacy=True, inference=True, timing=False, **COMMON
         ).to_dict()["inference"]

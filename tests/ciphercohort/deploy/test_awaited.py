@@ -127,7 +127,8 @@ def test_it_is_told_at_once_who_is_late_and_since_when(
     late = f"waiting for {NAMES[1]} since {then:%H:%M:%S} UTC (enrol): "
     until = then + timedelta(seconds=centre.settings.step_seconds)
     assert said[1] == late + (
-        "its node is not connected: its administrator looks whether cohort party start runs; "
+        "its node is not connected: its administrator looks whether cohort party start runs, and "
+        "what it says; "
         f"waits until {clock(until.isoformat())} at most"
     )
     assert said[2].startswith(late + "it computes") and len(said) == 3
