@@ -135,6 +135,6 @@ def test_where_there_is_cover_the_others_go_on(
     session = small(rounds=2, parties=4, cover=2)
     grid = Faulty(session, fault, step, FIRST)
     monkeypatch.setattr(party_app, "LOCAL", grid.handlers)
-    outcome = session.run(coordinator_app.GridTransport(grid, grid.nodes, timeout=0.5))
+    outcome = session.run(coordinator_app.GridTransport(grid, grid.nodes, timeout=3.0))
     assert grid.happened == {step} and outcome.missing == (FIRST,)
     assert log2_error(outcome.weights, session.twin()) < -13.3

@@ -142,7 +142,7 @@ def test_the_installed_programs_know_every_option(centre: CentreSettings, party:
     for command in (flower_commands.superlink(centre), node[own:]):
         start = command[: next(k for k, word in enumerate(command) if word.startswith("--"))]
         done = subprocess.run(
-            [*start, "--help"], capture_output=True, text=True, timeout=60, env=dict(quiet())
+            [*start, "--help"], capture_output=True, text=True, timeout=300, env=dict(quiet())
         )
         assert done.returncode == 0, done.stderr
         known = done.stdout.replace(",", " ").replace("]", " ").split()
@@ -228,7 +228,7 @@ import flwr.supernode.cli.flower_supernode
 from ciphercohort.deploy.flower_commands import end_with_main_thread
 
 def give_up():
-    threading.Thread(target=time.sleep, args=(60,)).start()
+    threading.Thread(target=time.sleep, args=(999,)).start()
     raise OSError('handshake')
 
 sys.modules["flwr.supernode.cli.flower_supernode"].flower_supernode = give_up
@@ -238,4 +238,5 @@ end_with_main_thread()
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=dict(quiet()))
     assert done.returncode == 1 and "OSError: handshake" in done.stderr
-    assert time.monotonic() - began < 40
+    # Imports alone take ten seconds and more where a machine is busy.
+    assert time.monotonic() - began < 500

@@ -127,7 +127,7 @@ def test_a_spawned_child_draws_its_own_keys() -> None:
     queue = context.Queue()
     child = context.Process(target=spawned_share, args=(b"s" * 32, queue))
     child.start()
-    other = queue.get(timeout=60)
+    other = queue.get(timeout=300)
     child.join(timeout=60)
     spawned_share(b"s" * 32, queue)
-    assert queue.get(timeout=60) != other and child.exitcode == 0
+    assert queue.get(timeout=300) != other and child.exitcode == 0

@@ -438,9 +438,9 @@ def test_a_certificate_is_not_valid_before_its_time_nor_no_certificate(tmp_path:
 
 BEGINS = """import subprocess, sys, time
 from parties import launch
-held = subprocess.Popen(launch.tied([sys.executable, "-c", "import time; time.sleep(99)"]))
+held = subprocess.Popen(launch.tied([sys.executable, "-c", "import time; time.sleep(999)"]))
 print(held.pid, flush=True)
-time.sleep(99)"""
+time.sleep(999)"""
 
 
 def test_a_relay_ends_with_the_command_that_was_killed() -> None:
@@ -451,7 +451,7 @@ def test_a_relay_ends_with_the_command_that_was_killed() -> None:
         time.sleep(0.5)  # it replaces itself
         assert begun.exists()
         process.send_signal(signal.SIGKILL)
-        for _ in range(100):
+        for _ in range(1200):
             if not begun.exists() or begun.read_text().rpartition(")")[2].split()[0] == "Z":
                 return
             time.sleep(0.05)
