@@ -42,7 +42,7 @@ def run(
 # Stages with n = 2048 values: their rms has a standard deviation of 0.04 bits at most, the
 # relinearisation key's, whose terms are products; 0.2 are allowed. Of a reply, 2k = 32 values a
 # party are known: 64 at P = 2, of a sum 32, whose rms is off by so much with probability below
-# 10^-6; an error that is not there, or there twice over all parties, is further off.
+# 10^-6; one that is not encrypted, or that another key hides, is further off.
 COMMON = dict.fromkeys(
     ("secret", "public_key", "rotation_key", "relinearisation_key", "flooding"), 0.2
 )
