@@ -19,6 +19,7 @@ from coordinator.coordinator import Coordinator
 from coordinator.costs import Costs
 from parties.kernel.private import order_coins, shuffled
 from parties.reader.imputation import drawn
+from parties.reader.look import undeclared
 from parties.reader.schema import Schema
 from parties.reader.shard import ClampCounts, Shard
 from parties.reader.views import Views, by_range, shard_by_range
@@ -57,15 +58,9 @@ class Sums(SumSeries):
     def notes(self) -> list[str]:
         """A simulation may say it; in a deployment counts stay with their party."""
         shards = [spec.shard for spec in self.specs.values()]
-        kinds = {
-            "outside": "values beyond the schema's range count as its end",
-            "unknown": "cells of no declared category count as none of them",
-        }
-        found = {
-            words: sorted({name for shard in shards for name in getattr(shard.counts, kind)})
-            for kind, words in kinds.items()
-        }
-        return [f"{words}, in {', '.join(names)}" for words, names in found.items() if names]
+        outside = ", ".join(sorted({name for shard in shards for name in shard.counts.outside}))
+        clamped = f"values beyond the schema's range count as its end, in {outside}"
+        return [clamped] * bool(outside) + undeclared(shards)
 
     def drawn(self, draw: int) -> Sums:
         """Each party answers from the view of its rows."""

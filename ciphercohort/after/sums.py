@@ -194,7 +194,7 @@ def spent_is_told(sums: SumSeries) -> Iterator[None]:
     """A refusal for what noisy sums opened says that their epsilon stays spent.
 
     Raises:
-        SpentError: they gave no result. UnopenedError: as it was, and in the same words.
+        SpentError: they gave no result. UnopenedError: the same error, with that sentence added.
     """
     try:
         yield

@@ -539,10 +539,8 @@ def _passphrase(path: Path | None, *, has_entry: bool = False, confirm: bool = F
         path = Path(os.environ["CREDENTIALS_DIRECTORY"]) / CREDENTIAL
     if path is not None:
         if not path.is_file():
-            raise ParameterError(
-                f"passphrase-file={str(path)!r}: there is no such file; cohort party init sealed "
-                "the keys with what it held"
-            )
+            cure = "" if confirm else "; it has to hold what cohort party init was given"
+            raise ParameterError(f"passphrase-file={str(path)!r}: there is no such file{cure}")
         if path.stat().st_mode & 0o077:
             log.warning("other users can read the passphrase: chmod 600 %s", path)
         return path.read_text(encoding="utf-8").rstrip("\n")

@@ -55,7 +55,7 @@ def init(
     ] = None,
     reference: Annotated[
         list[str] | None,
-        names(help="COLUMN=CATEGORY that other categories are compared with. Default: the first."),
+        names(help="COLUMN=GROUP that other groups are compared with. Default: the first."),
     ] = None,
     person: Annotated[
         list[str] | None,

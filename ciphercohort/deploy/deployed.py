@@ -31,7 +31,7 @@ from coordinator.deployment import OUTCOME, SERIES, SESSION
 from coordinator.log import TRANSCRIPT
 from coordinator.replay import evidence as read_evidence
 from coordinator.settings import FILE, SCHEMA, SESSIONS, Settings
-from coordinator.status import ABORTED, OVER, read_status
+from coordinator.status import ABORTED, read_status
 from parties.reader.schema import Schema
 from protocols.errors import CohortError, ParameterError
 from protocols.exchange.private_files import write_private
@@ -224,7 +224,7 @@ def lacks_more(settings: Settings, status: Mapping[str, Any]) -> bool:
     The training that its second moment is for, or exact sums at its model. status: of it.
     """
     session = status["session"]
-    if status["state"] == ABORTED or status["state"] not in OVER:
+    if status["state"] != "finished":
         return False
     plan = planned(settings, session)
     if plan.sums_moment:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ciphercohort.deploy import flower_commands
 from ciphercohort.deploy.deployed import goes_on_by, lacks_more
 from ciphercohort.job.layout import UNREADABLE
-from ciphercohort.report.status_page import UNFINISHED
+from ciphercohort.report.status_page import LACKS_MORE
 from ciphercohort.results.documents import to_json
 from coordinator.certificates import CA
 from coordinator.deployment import FOLLOWS_SECONDS, GIVEN_UP, give_up, is_driven, taken_up
@@ -110,7 +110,7 @@ def let_go(settings: Settings, tell: Tell) -> None:
     with suppress(*UNREADABLE):  # of another release
         if found and lacks_more(settings, found[0]):
             tell(
-                f"session {found[0]['session']} is finished, and {UNFINISHED} by "
+                f"session {found[0]['session']} is {LACKS_MORE}: "
                 f"{goes_on_by(settings, found[0]['session'])}; now another begins"
             )
     for each in found:

@@ -22,7 +22,7 @@ from coordinator.status import INTERRUPTED, OVER, clock, sessions
 from protocols.plan.protocol import PHASES
 
 REFRESH_SECONDS = 2
-UNFINISHED = "what its command does after it is not there: go on with it"
+LACKS_MORE = "finished, but what its command does after it is missing; go on with it by"
 _HOSTS = ("127.0.0.1", "localhost")
 _STYLES = {"finished": "green", "aborted": "bold red", "running": "yellow", INTERRUPTED: "yellow"}
 
@@ -54,7 +54,7 @@ def status_tables(runs: Sequence[dict[str, Any]]) -> Iterator[Table | Text]:
                 "coordinator abort ends it"
             )
         elif run["state"] == "finished" and "goes_on_by" in run:
-            yield Text(f"{run['session'][:8]} finished, and {UNFINISHED} by {run['goes_on_by']}")
+            yield Text(f"{run['session'][:8]} {LACKS_MORE}: {run['goes_on_by']}")
         if run["reason"]:
             yield Text(f"{run['session'][:8]} {run['state']}: {run['reason']}")
     for run in runs:

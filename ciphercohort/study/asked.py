@@ -40,7 +40,7 @@ class _Options:
 
 
 def _by() -> Any:
-    return option(None, "Column with categories: a group each.")
+    return option(None, "Column with groups, of categories or two numbers.")
 
 
 def _least() -> Any:
@@ -66,7 +66,7 @@ class DescribeOptions(_Options):
         "", "Parties that consent to a table of their own: a,b; of a simulation, or all."
     )
     bins: int | None = option(
-        None, "Of numeric columns. Default: 200 or 199, with epsilon 20.", least=2
+        None, "Of numeric columns. Default: about 200, with epsilon 20.", least=2
     )
     least: int = _least()
 
@@ -97,9 +97,9 @@ class CoxOptions(_Options):
     """Of a Cox model. bins: see `Stays.of`."""
 
     strata: str | None = option(
-        None, "Of cox: column with categories, each with a baseline hazard of its own."
+        None, "Of cox: column with groups, each with a baseline hazard of its own."
     )
-    curves: str | None = option(None, "Of cox: covariate with categories, for adjusted curves.")
+    curves: str | None = option(None, "Of cox: covariate with groups, for adjusted curves.")
     bins: int | None = _bins()
     least: int = _least()
     imputations: int | None = _imputations()
@@ -110,7 +110,7 @@ class GlmOptions(_Options):
     """Of a generalised linear model. target, weight, offset: numbers of the schema's targets."""
 
     target: str | None = option(
-        None, "Column of numbers or of 0 and 1, or COLUMN=CATEGORY. Default: the schema's first."
+        None, "Column of numbers or of two, or COLUMN=GROUP. Default: the schema's first."
     )
     family: str = option("binomial", "binomial, poisson, negative-binomial, gamma or gaussian.")
     link: str | None = option(
@@ -120,7 +120,7 @@ class GlmOptions(_Options):
     offset: str | None = option(None, "Column that is added to scores, such as a log of exposure.")
     alpha: float | None = option(None, "Of negative-binomial: dispersion. Default: estimated.")
     propensity: str | None = option(
-        None, "COLUMN=CATEGORY: inverse probability of treatment weights, made at home."
+        None, "COLUMN=GROUP: inverse probability of treatment weights, made at home."
     )
     estimand: str | None = option(None, "Of propensity: ate, att or overlap. Default: ate.")
     trim: float | None = option(

@@ -196,7 +196,7 @@ def _simulated(study: Study) -> Callable[..., None]:
         reference: Annotated[
             list[str] | None,
             options.names(
-                help="COLUMN=CATEGORY that other categories are compared with. Default: the first."
+                help="COLUMN=GROUP that other groups are compared with. Default: the first."
             ),
         ] = None,
         parties: Annotated[

@@ -26,6 +26,7 @@ from protocols.exchange.documents import suggest
 from protocols.statistics.evaluation.figures import LEAST
 from protocols.statistics.study.description import (
     CLEAR,
+    are_whole,
     category_difference,
     fitting_bins,
     hidden,
@@ -522,11 +523,11 @@ def _figures(
 
 
 def _whole(variable: Variable, cells: Array) -> Array | None:
-    """Whole numbers by bin, where all rows are in bins that have one; cells: of all rows."""
+    """Whole numbers by bin, of a column that has no others; cells: of all rows."""
     if variable.categories:
         return None
     numbers = whole_numbers(variable.low, variable.high, variable.places[3])
-    return None if np.rint(cells[:-3])[np.isnan(numbers)].any() else numbers
+    return numbers if are_whole(np.rint(cells[:-3]), numbers) else None
 
 
 def _drawing(variable: Variable, groups: dict[str, dict[str, Any]]) -> Any:

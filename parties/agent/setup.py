@@ -105,7 +105,7 @@ def init_party(
         settings.open_ledger()  # its bounds
     shard = encode_shard(settings.rows(), schema, settings.strict)
     for words in shard.counts.doubts():
-        log.warning("%s, for you alone: %s", settings.dataset, words)
+        log.warning("for the owner of these rows alone: %s", words)
     vault, identity = Vault(passphrase), new_signing_key()
     raw = identity.private_bytes(Encoding.Raw, PrivateFormat.Raw, NoEncryption())
     private_folder(folder)

@@ -256,7 +256,7 @@ def encode_with_views(
 
     shard = encode_shard(seen, schema, strict, problems)
     for words in shard.counts.doubts():
-        log.warning("rows of one owner, for whom alone this is: %s", words)
+        log.warning("for the owner of these rows alone: %s", words)
     ranges = shard
     if features is not None:
         ranges = replace(shard, x=joined(parts), schema=own)

@@ -149,7 +149,7 @@ def unload(tag: str) -> None:
 
     OpenFHE cannot forget those of one session: memory is freed when the last one is over.
     """
-    if tag in LOADED and not LOADED - {tag}:
+    if {tag} == LOADED:
         openfhe.ClearEvalMultKeys()
         openfhe.CryptoContext.ClearEvalAutomorphismKeys()
     LOADED.discard(tag)

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import openfhe
 
 from protocols.ckks import REFRESH_TOWERS, CkksParameters
 from protocols.ckks import residues as rns
-from protocols.ckks.context import RingContext, ciphertext_frame
-from protocols.ckks.objects import zero_public_key
+from protocols.ckks.context import RingContext, ciphertext_frame, frames_of, open_context
 from protocols.ckks.residues import Residues
 from protocols.errors import PlatformError
 
@@ -61,3 +64,21 @@ def _set_form(frame: bytearray, at: int) -> None:
     if frame[at : at + 4] != bytes(4):
         raise PlatformError("this OpenFHE release serialises polynomials in an unknown layout")
     frame[at : at + 4] = _COEFFICIENTS
+
+
+@lru_cache(maxsize=8)
+def zero_public_key(params: CkksParameters) -> Any:
+    """The public key (0, 0), which hides nothing: for calls of OpenFHE that want one."""
+    return key_of(params, np.zeros((2 * params.num_towers, params.ring_dim), np.uint64))
+
+
+def key_of(params: CkksParameters, rows: Residues) -> Any:
+    """OpenFHE's public key (b, a), one above the other."""
+    blob = rns.implant(key_frame(params), rows, frames_of(params).primes)
+    return openfhe.DeserializePublicKeyString(blob, openfhe.BINARY)
+
+
+@lru_cache(maxsize=8)
+def key_frame(params: CkksParameters) -> bytes:
+    """A serialised public key whose residues get overwritten."""
+    return bytes(openfhe.Serialize(open_context(params).KeyGen().publicKey, openfhe.BINARY))

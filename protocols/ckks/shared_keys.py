@@ -24,7 +24,7 @@ from protocols.ckks.context import (
     open_context,
 )
 from protocols.ckks.evaluation import CkksContext, unload
-from protocols.ckks.objects import frame, zero_public_key
+from protocols.ckks.lift import key_frame, zero_public_key
 from protocols.ckks.residues import Residues
 
 T = TypeVar("T")
@@ -170,6 +170,6 @@ def release() -> None:
     """Forget every context and key of this process (OpenFHE keeps them for ever otherwise)."""
     for tag in [*LOADED]:
         unload(tag)
-    for cache in (open_context, frames_of, ciphertext_frame, frame, zero_public_key):
+    for cache in (open_context, frames_of, ciphertext_frame, key_frame, zero_public_key):
         cache.cache_clear()
     openfhe.ReleaseAllContexts()

@@ -16,7 +16,7 @@ SHARP = 36
 SHARP_NOISE = 4
 # Of |W|, for one output, which flooding is sized by. Rows that are near zero can bring longer ones,
 # up to `slots.bounds`: a factor that is said in docs/method/security-argument.md, and tested.
-WEIGHT_BOUND = 4.0
+ASSUMED_WEIGHT = 4.0
 
 
 def model_error_std(task: GramTask) -> float:
@@ -46,11 +46,11 @@ def _error_before(task: GramTask, sharp: float) -> float:
     layout, pace = task.layout, task.pace
     inverse = sharp + (1 / (task.inverse.low * task.lift) if task.row_sums else 0.0)
     if isinstance(layout, BlockLayout):
-        return error_before(task, WEIGHT_BOUND, sharp - SHARP_NOISE)
+        return error_before(task, ASSUMED_WEIGHT, sharp - SHARP_NOISE)
     mask = LIFT**2 / (math.sqrt(12) * rounding_std(task.ckks, len(task.names)))
     path = (2 / LIFT + mask / 2) * (1 + pace.travel)
     bias = LIFT * (2 + 1.6 * layout.side.bit_length()) * math.fsum(pace.responses) / 2
-    return (1 + WEIGHT_BOUND) * (path + inverse) / UNIT + bias
+    return (1 + ASSUMED_WEIGHT) * (path + inverse) / UNIT + bias
 
 
 def _with_mask(task: GramTask, kept: float, sharp: float, margin: float = MARGIN) -> float:

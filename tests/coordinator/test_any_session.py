@@ -18,7 +18,7 @@ from ciphercohort.cli.options import each_name
 from ciphercohort.deploy import drive
 from ciphercohort.deploy.asked import Asked as Read
 from ciphercohort.deploy.deployed import first_of, goes_on_by, plan_template, session_fields
-from ciphercohort.report.status_page import UNFINISHED, status_tables
+from ciphercohort.report.status_page import LACKS_MORE, status_tables
 from ciphercohort.study import deployed as studies
 from coordinator.deployment import NUMBER, SERIES, create_session
 from coordinator.settings import Settings
@@ -195,7 +195,7 @@ def test_a_finished_session_whose_command_has_more_to_do_says_so(asked: Asked) -
         said = list[str]()
         drive.let_go(settings, said.append)
         shown = " ".join(str(each) for each in status_tables(asked.centre.status()))
-        assert all(UNFINISHED in text for text in said) and bool(said) == (UNFINISHED in shown)
+        assert all(LACKS_MORE in text for text in said) and bool(said) == (LACKS_MORE in shown)
         return said
 
     (words,) = told()

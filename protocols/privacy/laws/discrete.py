@@ -1,4 +1,4 @@
-"""Samplers of the discrete Gaussian law on the integers: an exact one, and narrow ones by table.
+"""Samplers of the discrete Gaussian law on the integers: exact ones, and narrow ones by thresholds.
 
 Everything is integer arithmetic on uniform integers: no logarithm, no floating point, hence no
 low-order bits that betray the value (Mironov, CCS 2012). The law is that of Canonne, Kamath
@@ -35,8 +35,7 @@ Flags = NDArray[np.bool_]
 Trial = Callable[[Integers], Flags]
 
 MAX_SCALE = 1 << 40
-ACCEPTED = 0.45
-"""Of the draws of a batch."""
+_ACCEPTED = 0.45  # of the draws of a batch
 _MAX_STRATUM = 250  # keeps every product below 2^62; P(stratum >= 250) < 2^-360
 _BITS = 127
 _BLOCK = 1024  # draws compared at once: flags below 100 kB stay in cache
@@ -159,7 +158,7 @@ def discrete_gaussian(sigma: int, count: int, randomness: RandomSource, over: in
         raise ParameterError(f"scale={sigma}/{over} is not 0 .. 2^40 units; use a coarser grid")
     parts: list[Integers] = [np.zeros(0 if sigma else count, np.int64)]
     while missing := count - sum(map(len, parts)):
-        size = int(missing / ACCEPTED * 1.03) + 32
+        size = int(missing / _ACCEPTED * 1.03) + 32
         parts.append(_gaussian_batch(size, sigma, over, randomness)[:missing])
     return np.concatenate(parts)
 
@@ -173,7 +172,7 @@ def between(count: int, randomness: RandomSource) -> NDArray[np.float64]:
     return np.asarray((words >> np.uint64(11)).astype(np.float64) * 2.0**-53 - 0.5)
 
 
-# -- narrow ones, by table ------------------------------------------------------------------------
+# -- a narrow one, by thresholds -------------------------------------------------------------------
 
 
 @lru_cache(maxsize=8)

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 QUARTILES = (0.25, 0.5, 0.75)
+UNLIKELY = 1e-6
 CLEAR = 2.5
 """Times its noise that a variance has to be for a standard deviation."""
 
@@ -29,9 +30,9 @@ CLEAR = 2.5
 def whole_numbers(low: float, high: float, bins: int) -> Array:
     """The whole number in each bin of a range, NaN: none; shape (bins,).
 
-    Each has one of its own where the range is of fewer than `bins` whole numbers, and the two have
-    no common factor: then none but the ends lies where two bins meet, whatever is rounded. Of
-    other ranges all are NaN.
+    Each has one of its own where the range is of at most `bins` whole numbers, and its width and
+    the bins have no common factor: then none but the ends lies where two bins meet, whatever is
+    rounded. Of other ranges all are NaN.
     """
     found, width = np.full(bins, np.nan), high - low
     if width != int(width) or low != int(low) or not width < bins or math.gcd(int(width), bins) > 1:
@@ -39,6 +40,17 @@ def whole_numbers(low: float, high: float, bins: int) -> Array:
     numbers = np.arange(int(width) + 1)
     found[np.minimum(numbers * bins // int(width), bins - 1)] = low + numbers
     return found
+
+
+def are_whole(counts: Array, numbers: Array) -> bool:
+    """Whether all rows are in bins of whole numbers, and others would hardly all be there.
+
+    counts: of the bins; numbers: see `whole_numbers`. Rows that are anywhere are in these bins by
+    chance, each with their share of all bins.
+    """
+    holds = np.isfinite(numbers)
+    by_chance = float(holds.mean()) ** float(counts.sum())
+    return not counts[~holds].any() and by_chance < UNLIKELY
 
 
 def fitting_bins(low: float, high: float, most: int) -> int:

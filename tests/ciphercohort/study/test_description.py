@@ -34,6 +34,7 @@ from parties.reader.views import cells_schema, encode_with_views
 from protocols.errors import ParameterError, SchemaError
 from protocols.exchange import CELLS_VIEW
 from protocols.statistics.study.description import (
+    are_whole,
     fitting_bins,
     hidden,
     numeric_figures,
@@ -367,7 +368,7 @@ def test_quantiles_are_those_of_counts_with_gaps() -> None:
     seed=st.integers(0, 2**32 - 1),
 )
 def test_quantiles_of_whole_numbers_are_these(low: int, width: int, size: int, seed: int) -> None:
-    """By the kernel's own counts, of every range of fewer whole numbers than bins."""
+    """By the kernel's own counts, of every range of at most as many whole numbers as bins."""
     values = np.random.default_rng(seed).integers(low, low + width + 1, size).astype(float)
     bins = fitting_bins(low, low + width, BINS)
     numbers = whole_numbers(low, low + width, bins)
@@ -395,6 +396,25 @@ def test_a_table_says_which_quantiles_are_numbers_of_the_rows(part: float) -> No
         assert abs(told["median"] - median) <= 0.5
     assert ("do not exceed" in found.tables()[0].text()) is (part == 0)
     assert ("within one step" in found.tables()[0].text()) is (part > 0)
+
+
+@pytest.mark.parametrize(
+    ("width", "rows", "are_told"),
+    [(199, 5000, False), (197, 5000, True), (197, 900, False), (70, 60, True)],
+)
+def test_rows_that_are_not_whole_are_not_told_as_such(
+    width: int, rows: int, are_told: bool
+) -> None:
+    """Of a range that fills its bins nothing tells them; else few rows do not."""
+    numbers = whole_numbers(0, width, fitting_bins(0, width, BINS))
+    rng = np.random.default_rng(4)
+    for values, is_whole in (
+        (rng.integers(0, width + 1, rows), True),
+        (rng.uniform(0, width, rows), False),
+    ):
+        bins = np.minimum(values * len(numbers) // width, len(numbers) - 1).astype(int)
+        found = are_whole(np.bincount(bins, minlength=len(numbers)).astype(float), numbers)
+        assert found is (is_whole and are_told)
 
 
 def test_whole_numbers_that_share_a_bin_or_an_edge_have_none() -> None:

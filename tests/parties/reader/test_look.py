@@ -22,6 +22,7 @@ from parties.reader.schema import CategoricalColumn, Label, NumericColumn, Schem
 from parties.reader.shard import Shard, encode_shard
 from protocols.exchange.cards import Invitation
 from sims.prepare import prepare
+from sims.study import describe
 
 SCHEMA = Schema(
     columns=(
@@ -113,7 +114,8 @@ DOUBTS = {
 
 @pytest.mark.parametrize("column", DOUBTS)
 @pytest.mark.parametrize(
-    "way", ["schema check", "party init", "party start", "simulate", "evaluate", "predict"]
+    "way",
+    ["schema check", "party init", "party start", "simulate", "evaluate", "predict", "describe"],
 )
 def test_cells_of_no_declared_value_are_told_wherever_rows_come_in(
     way: str, column: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -163,6 +165,9 @@ def entered(
         own = configured(data=data, schema=schema, parties=2, no_privacy=True, test_share=0)
         return " ".join(prepare(own, np.random.default_rng(1)).notes)
     model = ReleasedModel(schema=ODD, weights=np.zeros(ODD.num_features))
+    if way == "describe":
+        own_rows = [str(each) for each in describe(data, schema=schema).tables()]
+        return " ".join(" ".join(each.split()) for each in own_rows)
     if way == "predict":
         model.predict(rows)
     else:

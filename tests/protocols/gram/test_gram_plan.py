@@ -14,7 +14,7 @@ from ciphercohort.job.config import configured
 from parties.kernel.gram.sums import GramSums
 from protocols.errors import MessageError, ParameterError
 from protocols.gram.contributions import row_sum_bound
-from protocols.gram.errors import WEIGHT_BOUND
+from protocols.gram.errors import ASSUMED_WEIGHT
 from protocols.gram.plan import GramPlan
 from protocols.plan import kinds as plans
 from protocols.plan.protocol import sequence
@@ -104,9 +104,9 @@ def test_flooding_leaves_three_digits_at_128_bits() -> None:
 def test_whatever_the_rows_flooding_leaves_34_bits(
     features: int, model: str, promise: dict[str, Any]
 ) -> None:
-    """Errors grow with |W| at most, sized by `WEIGHT_BOUND`: 40 bits less the proven bound over it.
+    """Errors grow with |W| at most: 40 bits, less what the proven bound is of `ASSUMED_WEIGHT`.
 
-    Of plans as they are by default. Two features and all between them lie between these.
+    Of plans as they are by default. Other numbers of features lie between these.
     """
     norm = math.sqrt(features + 1)
     figures = PublicFigures.even(rows=20_000, features=features, parties=3, norm_bound=norm)
@@ -118,8 +118,8 @@ def test_whatever_the_rows_flooding_leaves_34_bits(
     plan: Any = calibrated.plan("session", members)
     found = plans.slot_bounds(plan, norm)
     longest = found.release * plan.unit
-    assert longest > WEIGHT_BOUND  # else it would be a bound
-    assert 40 - math.log2((1 + longest) / (1 + WEIGHT_BOUND)) >= 34
+    assert longest > ASSUMED_WEIGHT  # else it would be a bound
+    assert 40 - math.log2((1 + longest) / (1 + ASSUMED_WEIGHT)) >= 34
 
 
 def test_noisy_sums_are_of_rows_in_any_order_and_no_further_apart_than_certified() -> None:
