@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -37,6 +38,7 @@ from ciphercohort.study.survival import Survival, survival_by
 from parties.reader.arms import arm_of
 from parties.reader.cells import missing_cells, text_cells
 from parties.reader.infer import infer_column
+from parties.reader.look import undeclared
 from parties.reader.schema import Classes, Label, Schema
 from parties.reader.shard import encode_shard
 from parties.reader.table import Table, read_table
@@ -50,6 +52,7 @@ from sims.prepare import chosen_schema, inferred, split_rows
 from sims.simulated_sums import Sums
 from sims.simulation import noise_root, party_specs
 
+log = logging.getLogger(__name__)
 Found = TypeVar("Found", bound=Any)
 
 
@@ -174,6 +177,8 @@ class Asked:
         parts = dict(zip(names, frames, strict=True))
         shards = {name: encode_shard(part, own) for name, part in parts.items()}
         shown, _ = shown_sites({name: shard.rows for name, shard in shards.items()}, sites, LEAST)
+        for words in undeclared(shards.values()) if self.epsilon is not None else ():
+            log.warning("for whoever has all rows, not for a paper: %s", words)
         wanted = sums_wanted(self.epsilon, self.delta, self.colluders)
         specs = party_specs(config, shards, root, "")
         tell(self.epsilon is None)

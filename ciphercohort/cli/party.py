@@ -538,7 +538,7 @@ def _passphrase(path: Path | None, *, has_entry: bool = False, confirm: bool = F
     if path is None and "CREDENTIALS_DIRECTORY" in os.environ:
         path = Path(os.environ["CREDENTIALS_DIRECTORY"]) / CREDENTIAL
     if path is not None:
-        if not path.is_file():
+        if not path.exists():  # it may be a pipe
             cure = "" if confirm else "; it has to hold what cohort party init was given"
             raise ParameterError(f"passphrase-file={str(path)!r}: there is no such file{cure}")
         if path.stat().st_mode & 0o077:

@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 
 from ciphercohort.deploy import flower_commands
-from ciphercohort.deploy.supervise import Background, Program, child, rolled, supervised
+from ciphercohort.deploy.supervise import Background, Program, aside, child, rolled, supervised
 from ciphercohort.job.layout import check_role
 from ciphercohort.job.options import FilePath, names_in
 from parties import launch
@@ -311,10 +311,7 @@ class Party(Background):
 
     def node(self) -> str:
         """What the node of this folder says last of its connection, and when; empty: nothing."""
-        path = _node_log(self.folder)
-        lines = list[str]()
-        with suppress(FileNotFoundError):
-            lines = path.read_text(errors="replace").splitlines()
+        lines = _lines_of(_node_log(self.folder))
         said = (line for line in reversed(lines) if ONLINE in line or OFFLINE in line)
         when, _, words = next(said, "").partition(",")
         told = ONLINE if ONLINE in words else OFFLINE
@@ -325,10 +322,7 @@ class Party(Background):
 
         For its owner alone: of what it refuses the centre hears less. How it ended, `status` says.
         """
-        path = _agent_log(self.folder)
-        lines = list[str]()
-        with suppress(FileNotFoundError):
-            lines = path.read_text(errors="replace").splitlines()
+        lines = _lines_of(_agent_log(self.folder))
         began = [k for k, line in enumerate(lines) if line.endswith(" begins")]
         own = lines[began[-1] + 1 if began else 0 :]
         return [line for line in own if " is over: " not in line][-MOST_SAID:]
@@ -553,6 +547,15 @@ def _logged(path: Path) -> IO[bytes]:
 
     threading.Thread(target=keep, daemon=True).start()
     return os.fdopen(sink, "wb")
+
+
+def _lines_of(log_path: Path) -> list[str]:
+    """Of a log, what was put aside before it first."""
+    found = list[str]()
+    for path in (aside(log_path), log_path):
+        with suppress(FileNotFoundError):
+            found += path.read_text(errors="replace").splitlines()
+    return found
 
 
 def _agent_log(folder: Path) -> Path:

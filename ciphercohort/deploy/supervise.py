@@ -96,8 +96,13 @@ def rolled(path: Path) -> Path:
     private_folder(path.parent)
     with suppress(OSError):
         if _size(path) > LONGEST_LOG:
-            path.replace(path.with_name(f"{path.name}.1"))
+            path.replace(aside(path))
     return path
+
+
+def aside(path: Path) -> Path:
+    """Where a log goes that has become too long."""
+    return path.with_name(f"{path.name}.1")
 
 
 def _size(path: Path) -> int:

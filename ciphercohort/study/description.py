@@ -527,7 +527,7 @@ def _whole(variable: Variable, cells: Array) -> Array | None:
     if variable.categories:
         return None
     numbers = whole_numbers(variable.low, variable.high, variable.places[3])
-    return numbers if are_whole(np.rint(cells[:-3]), numbers) else None
+    return numbers if are_whole(cells, numbers, variable.low, variable.high) else None
 
 
 def _drawing(variable: Variable, groups: dict[str, dict[str, Any]]) -> Any:

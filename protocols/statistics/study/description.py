@@ -22,7 +22,9 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 QUARTILES = (0.25, 0.5, 0.75)
-UNLIKELY = 1e-6
+ROUNDED, ROUNDED_ROW = 1e-6, 2.0**-35
+"""What rounding may move an exact sum of z by at most, and a row of it; by one row that is a
+thousandth off a whole number, of at most 200, it is moved farther."""
 CLEAR = 2.5
 """Times its noise that a variance has to be for a standard deviation."""
 
@@ -42,15 +44,17 @@ def whole_numbers(low: float, high: float, bins: int) -> Array:
     return found
 
 
-def are_whole(counts: Array, numbers: Array) -> bool:
-    """Whether all rows are in bins of whole numbers, and others would hardly all be there.
+def are_whole(cells: Array, numbers: Array, low: float, high: float) -> bool:
+    """Whether all rows are the whole number of their bin, by the sums of z and of z^2.
 
-    counts: of the bins; numbers: see `whole_numbers`. Rows that are anywhere are in these bins by
-    chance, each with their share of all bins.
+    cells: exact ones, see `numeric_figures`; numbers: see `whole_numbers`.
     """
-    holds = np.isfinite(numbers)
-    by_chance = float(holds.mean()) ** float(counts.sum())
-    return not counts[~holds].any() and by_chance < UNLIKELY
+    counts, moments = np.rint(cells[:-3]), cells[-2:]
+    if counts[np.isnan(numbers)].any():
+        return False
+    z = (np.nan_to_num(numbers, nan=low) - low) / (high - low) - 0.5
+    apart = np.abs([counts @ z, counts @ z**2] - moments)
+    return bool(np.all(apart <= ROUNDED + counts.sum() * ROUNDED_ROW))
 
 
 def fitting_bins(low: float, high: float, most: int) -> int:

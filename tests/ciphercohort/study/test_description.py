@@ -398,23 +398,28 @@ def test_a_table_says_which_quantiles_are_numbers_of_the_rows(part: float) -> No
     assert ("within one step" in found.tables()[0].text()) is (part > 0)
 
 
-@pytest.mark.parametrize(
-    ("width", "rows", "are_told"),
-    [(199, 5000, False), (197, 5000, True), (197, 900, False), (70, 60, True)],
-)
+@pytest.mark.parametrize("digits", [0, 1, 2, 9])
+@pytest.mark.parametrize("width", [1, 14, 70, 100, 186, 197, 198, 199])
+@pytest.mark.parametrize("bins", [None, 1])
 def test_rows_that_are_not_whole_are_not_told_as_such(
-    width: int, rows: int, are_told: bool
+    bins: int | None, width: int, digits: int
 ) -> None:
-    """Of a range that fills its bins nothing tells them; else few rows do not."""
-    numbers = whole_numbers(0, width, fitting_bins(0, width, BINS))
-    rng = np.random.default_rng(4)
-    for values, is_whole in (
-        (rng.integers(0, width + 1, rows), True),
-        (rng.uniform(0, width, rows), False),
-    ):
-        bins = np.minimum(values * len(numbers) // width, len(numbers) - 1).astype(int)
-        found = are_whole(np.bincount(bins, minlength=len(numbers)).astype(float), numbers)
-        assert found is (is_whole and are_told)
+    """However few bins have no whole number; bins: of one's own, as many as numbers."""
+    rng, size = np.random.default_rng(4), 40
+    values = rng.uniform(0, width, size).round(digits)
+    bins = width + 1 if bins else fitting_bins(0, width, BINS)
+    adds = Described(columns=((0, 1, -1, bins),))
+    scaled = (values - width / 2) / (width / 2)
+    table = adds.exact_sum(scaled[:, None], np.zeros((size, 1)), "a").values[1:]
+    numbers = whole_numbers(0, width, bins)
+    assert np.isfinite(numbers).sum() == width + 1
+    assert are_whole(table, numbers, 0, width) is (digits == 0)
+    # One row that is not whole, by a tenth.
+    values = values.round()
+    values[3] += 0.1 if values[3] < width else -0.1
+    scaled = (values - width / 2) / (width / 2)
+    table = adds.exact_sum(scaled[:, None], np.zeros((size, 1)), "a").values[1:]
+    assert not are_whole(table, numbers, 0, width)
 
 
 def test_whole_numbers_that_share_a_bin_or_an_edge_have_none() -> None:
