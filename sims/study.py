@@ -16,7 +16,7 @@ from ciphercohort.after.sums import SpentError, spent_is_told, sums_wanted
 from ciphercohort.job.config import DEFAULT_DELTA, DEFAULT_PARTIES, SimulationConfig
 from ciphercohort.job.inputs import GIVEN, INFERRED, schema_notes
 from ciphercohort.job.layout import DESCRIPTION, GLM, SURVIVAL
-from ciphercohort.job.options import FilePath
+from ciphercohort.job.options import FilePath, names_in
 from ciphercohort.results.exact_sums import tell
 from ciphercohort.study.asked import (
     ChosenColumns,
@@ -77,6 +77,10 @@ class Asked:
     seed: int | None = None
     out: FilePath | None = None
     on_progress: Callable[[str, int, int], None] = lambda unit, done, total: None
+
+    def __post_init__(self) -> None:
+        for name in ("exclude", "include", "reference"):
+            object.__setattr__(self, name, names_in(getattr(self, name)))
 
     @property
     def split_column(self) -> tuple[str, ...]:

@@ -542,7 +542,8 @@ def _factor(
     if MISSING in levels:
         raise ParameterError(
             f"curves={shown(name)}: cells of it may be missing: leave these rows out, or make its "
-            "values categories in the schema"
+            f"two numbers categories, as --reference {name}={levels[1]} does (in a deployment, of "
+            "schema init)"
         )
     return (covariates.names.index(name),), levels
 

@@ -411,6 +411,7 @@ def _noise(
 
 def _spread(draws: Array) -> Array:
     """Standard deviations; NaN of what most draws have no figure of, shape (figures,)."""
+    draws = np.where(np.isfinite(draws), draws, np.nan)
     known = np.isfinite(draws).sum(axis=0) > len(draws) / 2
     spread = np.full(draws.shape[1], np.nan)
     spread[known] = np.nanstd(draws[:, known], axis=0)
@@ -506,9 +507,10 @@ def _figures(
     numbers: see `numeric_figures`.
     """
     private = not least
-    if private and variable.moments and variable.places[2] < 0:
+    if private and variable.places[2] < 0:
         # The schema refuses missing values: their cell has noise alone.
-        row = np.where(np.arange(len(row)) == variable.places[3], 0.0, row)
+        row = row.copy()
+        row[-1 if variable.categories else variable.places[3]] = 0.0
     if variable.categories:
         *counts, missing = shown_counts(row, cover, private)
         n = None if missing is None else rows - float(row[-1])
@@ -541,12 +543,16 @@ def _drawing(variable: Variable, groups: dict[str, dict[str, Any]]) -> Any:
             if variable.categories:
                 first = int(variable.is_coded)
                 counts, names = own["counts"][first:], variable.categories[first:]
-                n = max(own["n"] or 0.0, 1.0) if own["n"] is not None else math.nan
-                share = [100 * (c or 0.0) / n for c in counts]
+                n = math.nan if own["n"] is None else max(own["n"], 1.0)
+                share = [math.nan if c is None else 100 * c / n for c in counts]
                 places = np.arange(len(share)) + 0.8 * (k - (len(groups) - 1) / 2) / len(groups)
-                axes.barh(places, share, height=0.7 / len(groups), color=colors[k])
+                axes.barh(places, np.nan_to_num(share), height=0.7 / len(groups), color=colors[k])
+                for place in places[np.isnan(share)]:  # as in the table
+                    axes.text(0, place, " *", va="center", color=colors[k])
                 labels = () if counted else names
                 axes.set_yticks(range(len(labels)), labels)
+                axes.set_ylim(-0.6, len(share) - 0.4)
+                axes.set_xlim(left=0)
                 axes.set_xlabel("%")
             else:
                 axes.plot([own["q1"], own["q3"]], [k, k], color=colors[k], **BAR)

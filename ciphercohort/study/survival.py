@@ -10,7 +10,7 @@ curve ends where noise is a fifth of the number at risk, and bands hold it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -124,6 +124,8 @@ class Survival(Tabled):
                     "restricted_mean": mean,
                     "restricted_mean_se": error,
                     "tau": self.tau,
+                    "until": curve.end,
+                    "cut": curve.is_cut,
                 }
             )
         return found
@@ -171,7 +173,9 @@ class Survival(Tabled):
                 row["group"],
                 _count(row["rows"]),
                 _count(row["events"]),
-                f"{_time(row['median'])} [{_time(row['median_low'])}, {_time(row['median_high'])}]",
+                "{} [{}, {}]".format(
+                    *(_time(row, f"median{end}") for end in ("", "_low", "_high"))
+                ),
                 f"{number(row['restricted_mean'])} ({number(row['restricted_mean_se'])})",
             )
             for row in self.rows()
@@ -231,6 +235,13 @@ class Survival(Tabled):
                 f"no curve, no median and no mean, for never {self.least} rows are at risk "
                 f"together: {', '.join(few_of)}"
             )
+        cut = {name: c for name, c in named.items() if c.is_cut and math.inf in c.quantile()}
+        if cut:
+            told = ", ".join(f"{name} {curve.end:.5g}" for name, curve in cut.items())
+            yield (
+                f"curves end while rows are left, where {few}: {told}; a median or an end of its "
+                "interval that lies behind is told as > that time"
+            )
         ended = {name: c for name, c in named.items() if math.isnan(c.restricted_mean(self.tau)[0])}
         if ended:
             told = ", ".join(f"{name} {curve.end:.5g}" for name, curve in ended.items())
@@ -283,10 +294,13 @@ def _count(value: float | None, unknown: str = "*") -> str:
     return unknown if value is None else f"{value:,.0f}"
 
 
-def _time(value: float) -> str:
+def _time(row: Mapping[str, Any], key: str) -> str:
+    """Of a group; where rows are left at the end of its curve, nobody knows what is behind."""
+    value = row[key]
     if math.isnan(value):
         return "–"
-    return "not reached" if math.isinf(value) else f"{value:.5g}"
+    beyond = f"> {row['until']:.5g}" if row["cut"] else "not reached"
+    return beyond if math.isinf(value) else f"{value:.5g}"
 
 
 def survival_by(sums: SumSeries, asked: CurveOptions) -> Survival:

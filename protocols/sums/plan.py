@@ -221,9 +221,10 @@ class GradientPlan(RunPlan):
     def purpose(self) -> str:
         """Its statistic, or its model, after the study that it begins and its options."""
         own = super(GradientPlan, self).purpose
-        return (
-            f"{self.asked['study']} ({_told(self.asked['options'])}): {own}" if self.asked else own
-        )
+        if not self.asked:
+            return own
+        told = _told({**self.asked["options"], "columns": self.asked["columns"]})
+        return f"{self.asked['study']} ({told}): {own}"
 
     @property
     def sums_moment(self) -> bool:

@@ -100,6 +100,12 @@ class Curve:
         return float(self.times[self.reached - 1]) if self.known else self.begin
 
     @property
+    def is_cut(self) -> bool:
+        """Whether rows are left at risk where it ends, too few to be told, or drowned by noise."""
+        left = self.at_risk[self.reached :]
+        return self.known and bool(len(left) if self.drawn is not None else (left > 0.5).any())
+
+    @property
     def spread(self) -> Array:
         """Variance of ln S, that of noise included."""
         noise = 0.0 if self.moved is None else (self.moved**2).sum(axis=1)

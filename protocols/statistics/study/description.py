@@ -25,6 +25,8 @@ QUARTILES = (0.25, 0.5, 0.75)
 ROUNDED, ROUNDED_ROW = 1e-6, 2.0**-35
 """What rounding may move an exact sum of z by at most, and a row of it; by one row that is a
 thousandth off a whole number, of at most 200, it is moved farther."""
+APART, SPREAD = 1e-5, 1e-12
+"""Of groups that do not vary: what rounding does not leave of a difference, and a variance."""
 CLEAR = 2.5
 """Times its noise that a variance has to be for a standard deviation."""
 
@@ -126,25 +128,35 @@ def is_clear(counts: Array, n: float, mean: float, noise: float) -> bool:
 
 
 def numeric_difference(groups: list[dict[str, float]]) -> float:
-    """Of groups' figures; NaN of fewer than two that have rows."""
-    found = [
-        abs(a["mean"] - b["mean"]) / math.sqrt((a["sd"] ** 2 + b["sd"] ** 2) / 2)
-        for a, b in combinations(groups, 2)
-        if min(a["n"], b["n"]) > 1 and a["sd"] + b["sd"] > 0
-    ]
+    """Of groups' figures; NaN of fewer than two that have rows, or where nothing varies.
+
+    Infinite where both are constant, and apart: their deviations are what rounding leaves.
+    """
+    found = list[float]()
+    for a, b in combinations(groups, 2):
+        apart, spread = abs(a["mean"] - b["mean"]), math.hypot(a["sd"], b["sd"]) / math.sqrt(2)
+        least = APART * max(abs(a["mean"]), abs(b["mean"]))
+        if min(a["n"], b["n"]) > 1 and (spread > least or apart > least):
+            found.append(apart / spread if spread > APART * apart else math.inf)
     return max(found, default=math.nan)
 
 
 def category_difference(groups: list[Array]) -> float:
-    """Of counts of categories by group, the cell of none left out."""
-    found = []
+    """Of counts of categories by group, the cell of none left out.
+
+    Infinite where some mean of categories is constant in both, and apart, as where they share none.
+    """
+    found = list[float]()
     for pair in combinations(groups, 2):
         if min(counts.sum() for counts in pair) <= 0:
             continue
         p, q = (np.maximum(counts, 0.0)[1:] / np.maximum(counts, 0.0).sum() for counts in pair)
         spread = (np.diag(p) - np.outer(p, p) + np.diag(q) - np.outer(q, q)) / 2
-        square = float((p - q) @ np.linalg.pinv(spread, hermitian=True) @ (p - q))
-        found.append(math.sqrt(max(square, 0.0)))
+        values, vectors = np.linalg.eigh(spread)
+        along, varies = vectors.T @ (p - q), values > SPREAD
+        is_apart = np.abs(along[~varies]).max(initial=0.0) > APART
+        square = float((along[varies] ** 2 / values[varies]).sum())
+        found.append(math.inf if is_apart else math.sqrt(square))
     return max(found, default=math.nan)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
@@ -35,8 +36,10 @@ from protocols.errors import ParameterError, SchemaError
 from protocols.exchange import CELLS_VIEW
 from protocols.statistics.study.description import (
     are_whole,
+    category_difference,
     fitting_bins,
     hidden,
+    numeric_difference,
     numeric_figures,
     whole_numbers,
 )
@@ -579,3 +582,59 @@ def test_a_table_is_the_same_whatever_column_stands_first() -> None:
         for name, figures in found[0].items():
             for key in ("mean", "sd", "median", "n", "missing", "counts"):
                 assert other[name].get(key) == pytest.approx(figures.get(key)), (name, key)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [([0, 50], [50, 0]), ([30, 20, 0], [0, 0, 50]), ([50, 0, 0], [0, 9, 1]), ([5, 0], [0, 0.9])],
+    ids=str,
+)
+def test_groups_that_share_no_category_are_infinitely_apart(
+    one: list[float], other: list[float]
+) -> None:
+    """Each in each order of categories; with one row in common they are as far as that says."""
+    for order in itertools.permutations(range(len(one))):
+        groups = [np.array(counts, float)[list(order)] for counts in (one, other)]
+        assert category_difference(groups) == math.inf
+        shared = [groups[0] + (groups[1] > 0), groups[1]]
+        assert 0 < category_difference(shared) < math.inf
+        assert category_difference([groups[0], 3 * groups[0]]) == 0
+
+
+def test_numbers_that_are_constant_in_groups_are_infinitely_apart() -> None:
+    """Standard deviations of these are what rounding leaves."""
+    for noise in (0.0, 1e-9):
+        far = [{"n": 50, "mean": mean, "sd": 1e-7 + noise} for mean in (2.0, 5.0)]
+        alike = [{"n": 50, "mean": 2.0, "sd": 1.0 + k} for k in range(2)]
+        assert numeric_difference(far) == math.inf and numeric_difference(alike) == 0
+        assert math.isnan(numeric_difference([far[0], {**far[0], "mean": 2.0 + noise}]))
+    table = pd.DataFrame({"arm": ["a", "b"] * 60, "dose": [2.0, 5.0] * 60, "x": range(120)})
+    found = describe(table.assign(again=table.arm), by="arm", parties=2)
+    text = found.tables()[0].text()
+    for name in ("dose", "again"):
+        assert found.differences[name] == math.inf
+        (line,) = (row for row in text.splitlines() if row.strip().startswith(name))
+        assert line.split()[-1] == "inf"
+
+
+def test_a_private_table_has_no_missing_cells_where_the_schema_refuses_them(
+    tmp_path: Path,
+) -> None:
+    """Of numbers, of categories, of two numbers, and of the outcome."""
+    table = pd.DataFrame(
+        {"a": ["u", "v"] * 60, "b": [0, 1] * 60, "c": [3.5, 4.5, 8.5] * 40, "y": ["n", "p"] * 60}
+    )
+    infer_schema(table, "y").save(tmp_path / "s.json")
+    for seed in range(6):
+        found = describe(table, schema=tmp_path / "s.json", epsilon=1.0, parties=2, seed=seed)
+        for own in found.groups[ALL]["columns"].values():
+            assert own["missing"] == 0
+
+
+def test_a_picture_has_a_star_where_the_table_has() -> None:
+    table = pd.DataFrame({"by": ["a", "b"] * 150, "rare": np.arange(300) < 8, "x": range(300)})
+    starred, told = (describe(table, by="by", parties=2, least=least) for least in (10, 2))
+    texts = [each.pictures()["table-1"][0].count('id="text_') for each in (starred, told)]
+    cells = ["".join(map("".join, each.tables()[0].rows)) for each in (starred, told)]
+    assert ["*" in each for each in cells] == [True, False]
+    assert texts[0] > texts[1]

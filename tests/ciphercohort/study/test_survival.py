@@ -576,6 +576,35 @@ def test_bands_medians_and_means_are_lifelines() -> None:
         assert curve.restricted_mean(found.tau)[0] == pytest.approx(due, abs=1e-9)
 
 
+@pytest.mark.parametrize(("last", "is_cut"), [("all leave", False), ("few are left", True)])
+def test_what_lies_behind_the_end_of_a_curve_is_not_told_as_never_reached(
+    last: str, is_cut: bool
+) -> None:
+    """Of a group most of whose rows die after ten are left: its median is behind the end."""
+    times = np.arange(1, 23) if is_cut else np.full(22, 30)
+    rows = pd.DataFrame(
+        {
+            "months": np.concatenate([times, np.full(40, 30)]),
+            "died": np.concatenate([np.full(22, is_cut) & (times > 12), np.arange(40) < 4]),
+            "arm": ["a"] * 22 + ["b"] * 40,
+            "site": ["p", "q"] * 31,
+        }
+    ).astype({"died": int})
+    found = survival(rows, time="months", event="died", by="arm", split="by:site")
+    one, other = found.rows()
+    text = found.tables()[0].text()
+    assert one["cut"] is is_cut and not other["cut"] and other["median"] == math.inf
+    if is_cut:
+        assert one["median"] == math.inf and f"> {one['until']:.5g} [" in text
+        few = "curves end while rows are left, where fewer than 10 are at risk"
+        assert one["until"] == 13 and f"{few}: a 13; " in text
+        told = survival(rows, time="months", event="died", by="arm", split="by:site", least=2)
+        assert math.isfinite(told.rows()[0]["median"])
+    assert text.count("not reached [") == 2 - is_cut
+    fields = json.loads(to_json(found.released()))["groups"][0]
+    assert (fields["cut"], fields["median"]) == (is_cut, None)
+
+
 def test_the_error_of_a_restricted_mean_is_that_of_the_jackknife() -> None:
     rows, times = table(), np.arange(MONTHS + 1.0)
 
