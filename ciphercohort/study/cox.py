@@ -45,6 +45,7 @@ from protocols.statistics.study.cox import (
     independent,
     proportional,
     step,
+    unsure,
     written,
 )
 from protocols.statistics.study.curves import between, run
@@ -172,11 +173,12 @@ class Cox(Tabled):
 
     coef, se, robust_se, square, ph_p: shape (covariates,), NaN of those that others determine;
     square, ph_p: of the test of proportional hazards; global_test: of all together; likelihood: at
-    0 and at the maximum; concordance: NaN with late entries; hazard: cumulative at the covariates'
-    means, Breslow's, by stratum that has rows; deaths: of these, shape (strata, bins); known: the
-    bins of each, from the first to before the last, in which `least` rows are at risk; adjusted:
-    mean survival were the factor each of its levels, in the bins that all strata know; few: whose
-    means are not told, see `Covariates.few`.
+    0 and at the maximum; concordance, and how far bins of scores may have moved it: NaN with late
+    entries; hazard: cumulative at the covariates' means, Breslow's, by stratum that has rows;
+    deaths: of these, shape (strata, bins); known: the bins of each, from the first to before
+    the last, in which `least` rows are at risk; adjusted: mean survival were the factor each of
+    its levels, in the bins that all strata know; few: whose means are not told, see
+    `Covariates.few`.
     """
 
     title = "Cox regression"
@@ -191,6 +193,7 @@ class Cox(Tabled):
     global_test: tuple[float, float]
     likelihood: tuple[float, float]
     concordance: float
+    concordance_within: float
     means: Array
     few: frozenset[str]
     hazard: dict[str, Array]
@@ -256,6 +259,7 @@ class Cox(Tabled):
                 "p": float(chi2.sf(ratio, fitted)),
             },
             "concordance": self.concordance,
+            "concordance_within": self.concordance_within,
             "proportional": dict(zip(("chi2", "p"), self.global_test, strict=True)),
             "exact_sums": True,
             "notes": list(self.notes),
@@ -346,7 +350,8 @@ class Cox(Tabled):
             f"p {p_value(ratio['p'])}"
         )
         if math.isfinite(self.concordance):
-            yield f"concordance {self.concordance:.3f}"
+            within = f" ± {self.concordance_within:.3f} at most, for scores are in bins"
+            yield f"concordance {self.concordance:.3f}" + within * (self.concordance_within > 5e-4)
         elif self.stays.late:
             yield "no concordance: rows enter late"
         yield f"proportional hazards, all covariates: p {p_value(self.global_test[1])}"
@@ -481,6 +486,7 @@ def cox_by(sums: SumSeries, asked: CoxOptions) -> Cox:
         global_test=whole,
         likelihood=(start.log_likelihood, current.log_likelihood),
         concordance=math.nan if stays.late else concordance(cells),
+        concordance_within=math.nan if stays.late else unsure(cells),
         means=_in_units(stays, covariates, means),
         few=frozenset(
             names[covariates.few(means[None], np.array([at_most]), asked.least)].tolist()

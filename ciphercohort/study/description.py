@@ -235,8 +235,8 @@ class Description(Tabled):
                 )
         else:
             yield (
-                f"*: counts below {self.least}, and others that would tell these by subtraction, "
-                "are left out; means and quartiles of the same rows can still tell them"
+                f"*: counts of 1 or more below {self.least}, and others that would tell these "
+                "by subtraction, are left out; means and quartiles of the same rows can still tell them"
             )
 
     def _numbers(self) -> Iterator[dict[str, Any]]:
@@ -462,7 +462,9 @@ def _grouped(
         part = table[:, start:end]
         if variable.categories:
             counts = part.T
-            differences[variable.name] = category_difference([row[:-1] for row in part])
+            differences[variable.name] = category_difference(
+                [row[:-1] for row in part], exact=not private
+            )
         else:
             counts = np.stack([sizes - part[:, -3], part[:, -3]])
             differences[variable.name] = numeric_difference(

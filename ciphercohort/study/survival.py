@@ -223,7 +223,7 @@ class Survival(Tabled):
         few = "noise drowns them" if self.private else f"fewer than {self.least} are at risk"
         named = {name: curve for name, curve in self.curves.items() if curve.known}
         if any(curve.begin > curve.start for curve in named.values()):
-            begins = ", ".join(f"{name} {curve.begin:.5g}" for name, curve in named.items())
+            begins = ", ".join(f"{name}: {curve.begin:.5g}" for name, curve in named.items())
             yield (
                 f"figures and curves are of rows that lived to {self.stays.time} {begins}: before, "
                 f"{few}" + ("" if len(named) < 2 else "; --from TIME gives all groups one begin")
@@ -237,14 +237,14 @@ class Survival(Tabled):
             )
         cut = {name: c for name, c in named.items() if c.is_cut and math.inf in c.quantile()}
         if cut:
-            told = ", ".join(f"{name} {curve.end:.5g}" for name, curve in cut.items())
+            told = ", ".join(f"{name}: {curve.end:.5g}" for name, curve in cut.items())
             yield (
                 f"curves end while rows are left, where {few}: {told}; a median or an end of its "
                 "interval that lies behind is told as > that time"
             )
         ended = {name: c for name, c in named.items() if math.isnan(c.restricted_mean(self.tau)[0])}
         if ended:
-            told = ", ".join(f"{name} {curve.end:.5g}" for name, curve in ended.items())
+            told = ", ".join(f"{name}: {curve.end:.5g}" for name, curve in ended.items())
             yield (
                 f"no mean to {self.tau:g} of curves that end before it, where {few}: {told}; "
                 "--tau TIME gives an earlier end"

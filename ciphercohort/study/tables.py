@@ -65,7 +65,7 @@ class PaperTable:
         """A part of a page."""
         rows = [[_indented(row[0]), *row[1:]] for row in self.rows]
         notes = fragment(*(tag("p", f"Note: {note}.") for note in self.notes))
-        return section(self.title, table(self.heads, rows), notes)
+        return section(self.title, table(self.heads, rows, "numbers"), notes)
 
     def latex(self) -> str:
         r"""A `table` for \input; it needs booktabs."""

@@ -202,11 +202,25 @@ def concordance(cells: Array) -> float:
     cells: rows by stratum, bin, event and score, scores ascending. Of an event, rows that left
     later, or in the same bin without one; scores in one bin count half. NaN: there is no pair.
     """
+    events, later, pairs = _pairs(cells)
+    below = np.cumsum(later, axis=-1) - later / 2
+    return float((events * below).sum()) / pairs if pairs else math.nan
+
+
+def unsure(cells: Array) -> float:
+    """How far the concordance of the scores themselves may be off that of their bins.
+
+    Half the share of pairs whose scores are in one bin. NaN: there is no pair.
+    """
+    events, later, pairs = _pairs(cells)
+    return float((events * later).sum()) / pairs / 2 if pairs else math.nan
+
+
+def _pairs(cells: Array) -> tuple[Array, Array, float]:
+    """Events, those that left later, and how many pairs they make."""
     events, others = cells[:, :, 1], cells[:, :, 0]
     later = np.cumsum((events + others)[:, ::-1], axis=1)[:, ::-1] - events
-    below = np.cumsum(later, axis=-1) - later / 2
-    pairs = float((events.sum(axis=-1) * later.sum(axis=-1)).sum())
-    return float((events * below).sum()) / pairs if pairs else math.nan
+    return events, later, float((events.sum(axis=-1) * later.sum(axis=-1)).sum())
 
 
 def written(*tables: Array) -> str:

@@ -141,10 +141,11 @@ def numeric_difference(groups: list[dict[str, float]]) -> float:
     return max(found, default=math.nan)
 
 
-def category_difference(groups: list[Array]) -> float:
+def category_difference(groups: list[Array], exact: bool = True) -> float:
     """Of counts of categories by group, the cell of none left out.
 
-    Infinite where some mean of categories is constant in both, and apart, as where they share none.
+    Infinite where some mean of categories is constant in both, and apart, as where they share none;
+    with noise nobody knows that, and it is left out.
     """
     found = list[float]()
     for pair in combinations(groups, 2):
@@ -156,7 +157,7 @@ def category_difference(groups: list[Array]) -> float:
         along, varies = vectors.T @ (p - q), values > SPREAD
         is_apart = np.abs(along[~varies]).max(initial=0.0) > APART
         square = float((along[varies] ** 2 / values[varies]).sum())
-        found.append(math.inf if is_apart else math.sqrt(square))
+        found.append(math.inf if exact and is_apart else math.sqrt(square))
     return max(found, default=math.nan)
 
 

@@ -35,7 +35,7 @@ from ciphercohort.study.tables import ratio_cells
 from parties.reader.infer import REGRESSION_SCALING, infer_schema
 from parties.reader.schema import NumericColumn, Schema, Targets
 from protocols.errors import ParameterError, PrivacyError, SchemaError
-from protocols.statistics.study.cox import RiskSums, concordance, independent, proportional
+from protocols.statistics.study.cox import RiskSums, concordance, independent, proportional, unsure
 from protocols.statistics.study.curves import Curve, observed_less_expected
 from protocols.statistics.study.noisy import Noise
 from sims.lab.audits.second_accountant import gaussian_epsilon
@@ -597,7 +597,7 @@ def test_what_lies_behind_the_end_of_a_curve_is_not_told_as_never_reached(
     if is_cut:
         assert one["median"] == math.inf and f"> {one['until']:.5g} [" in text
         few = "curves end while rows are left, where fewer than 10 are at risk"
-        assert one["until"] == 13 and f"{few}: a 13; " in text
+        assert one["until"] == 13 and f"{few}: a: 13; " in text
         told = survival(rows, time="months", event="died", by="arm", split="by:site", least=2)
         assert math.isfinite(told.rows()[0]["median"])
     assert text.count("not reached [") == 2 - is_cut
@@ -762,8 +762,31 @@ def test_pairs_of_one_bin_count_half() -> None:
     cells = np.zeros((1, 3, 2, 2))
     cells[0, 0, 1] = [0, 1]  # an event with the high score, before
     cells[0, 1, 0] = [1, 1]  # one row of each
-    assert concordance(cells) == 0.75
-    assert math.isnan(concordance(0 * cells))
+    assert (concordance(cells), unsure(cells)) == (0.75, 0.25)
+    assert math.isnan(concordance(0 * cells)) and math.isnan(unsure(0 * cells))
+
+
+@pytest.mark.parametrize("bins", [2, 9, 60])
+def test_a_concordance_is_off_that_of_all_pairs_by_what_it_says_at_most(bins: int) -> None:
+    """Scores in clusters, which bins part badly; two strata."""
+    rng, most = np.random.default_rng(1), 0.0
+    for _ in range(20):
+        score = rng.choice([-1.0, 0.0, 1.0], 80) + 0.05 * rng.normal(size=80)
+        time, event, stratum = rng.integers(0, 12, 80), rng.integers(0, 2, 80), np.arange(80) % 2
+        cells = np.zeros((2, 12, 2, bins))
+        places = np.clip(((score + 1.5) / 3 * bins).astype(int), 0, bins - 1)
+        np.add.at(cells, (stratum, time, event, places), 1)
+        alike = stratum[:, None] == stratum
+        pairs = (
+            alike
+            & (event[:, None] == 1)
+            & ((time > time[:, None]) | ((time == time[:, None]) & (event == 0)))
+        )
+        truth = (score < score[:, None])[pairs].mean()
+        off = abs(concordance(cells) - truth)
+        assert off <= unsure(cells)
+        most = max(most, off)
+    assert bins > 2 or most > 0.01
 
 
 def test_without_a_spread_of_times_there_is_no_test() -> None:
