@@ -235,8 +235,8 @@ class Description(Tabled):
                 )
         else:
             yield (
-                f"*: counts of 1 or more below {self.least}, and others that would tell these "
-                "by subtraction, are left out; means and quartiles of the same rows can still tell them"
+                f"*: counts of 1 or more below {self.least}, and others that would tell these by "
+                "subtraction, are left out; means and quartiles of these rows can still tell them"
             )
 
     def _numbers(self) -> Iterator[dict[str, Any]]:

@@ -136,7 +136,7 @@ def numeric_difference(groups: list[dict[str, float]]) -> float:
     for a, b in combinations(groups, 2):
         apart, spread = abs(a["mean"] - b["mean"]), math.hypot(a["sd"], b["sd"]) / math.sqrt(2)
         least = APART * max(abs(a["mean"]), abs(b["mean"]))
-        if min(a["n"], b["n"]) > 1 and (spread > least or apart > least):
+        if min(a["n"], b["n"]) > 1 and not math.isnan(spread) and max(spread, apart) > least:
             found.append(apart / spread if spread > APART * apart else math.inf)
     return max(found, default=math.nan)
 
