@@ -22,7 +22,14 @@ from parties.reader.shard import Shard
 from parties.reader.views import Views
 from parties.verifier.party_protocol import PartyProtocol, half_of
 from parties.verifier.recompute import recompute
-from protocols.errors import CohortError, DataError, MessageError, PolicyError, ProtocolError
+from protocols.errors import (
+    CohortError,
+    DataError,
+    MessageError,
+    ParameterError,
+    PolicyError,
+    ProtocolError,
+)
 from protocols.exchange.messages import (
     DEFAULT_SIZE_CAP,
     UNHEARD,
@@ -548,7 +555,10 @@ class Party:
         used = self.run.used(rows, plan.held_out, *plans)
         # Such as `encrypted_rows.EncryptedRowsParty`.
         with public():
-            return half_of(plan).open(plan, used, self.run, self._open_contributor)
+            try:
+                return half_of(plan).open(plan, used, self.run, self._open_contributor)
+            except ArithmeticError as error:
+                raise ParameterError("the plan's numbers are out of range") from error
 
     def _reveal(self, request: Body) -> Body:
         with public():

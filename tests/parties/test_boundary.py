@@ -303,6 +303,21 @@ def test_rows_that_fail_at_a_restart_end_the_session(
         driven(session, inject)
 
 
+@pytest.mark.parametrize("error", [ZeroDivisionError, OverflowError, FloatingPointError])
+@pytest.mark.parametrize("name", ["encrypted rows", "encrypted model"])
+def test_numbers_of_a_plan_that_nothing_can_be_made_of_are_refused_in_words(
+    name: str, error: type[ArithmeticError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before a secret is made: such as a link's radius that is the least above 0."""
+
+    def fail(plan: Any) -> Any:
+        raise error("such a number")
+
+    monkeypatch.setattr("parties.verifier.encrypted_rows.keys_sheet", fail)
+    with pytest.raises(ProtocolError, match="the plan's numbers are out of range"):
+        driven(SESSIONS[name](), lambda step, data: None)
+
+
 def test_rows_open_inside_alone() -> None:
     private = Private(Account(None, ""))
     rows = private.keep(SimpleNamespace(rows=3, num_features=2, schema="public", x=[[CELL]]))
