@@ -1,4 +1,4 @@
-"""Encryption by OpenFHE's own objects, for whoever measures it; a kernel hides with residues."""
+"""OpenFHE's own public keys, and encryption under them; a kernel hides with residues instead."""
 
 from __future__ import annotations
 
