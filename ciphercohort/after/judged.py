@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from ciphercohort.after.inference import Inference
 from ciphercohort.after.sums import Opened
@@ -25,6 +25,8 @@ from protocols.statistics.evaluation.objective import EvaluationObjective
 
 LOUD = 0.1
 """Of the area under ROC: a larger standard deviation of noise is told of."""
+NONE = "–"
+"""Stands for a figure that does not exist."""
 ALL, HELD_OUT = "all", "held-out"
 """Rows that a model is judged on."""
 WORDS = {
@@ -159,27 +161,38 @@ def title(rows: int, parties: int, rows_of: str) -> str:
 def measures(figures: Mapping[str, Any], *, private: bool) -> Iterator[tuple[str, str, str]]:
     """(name, value, what may be off) of an evaluation's figures, for a reader."""
     for key, words in WORDS.items():
-        if figures.get(key) is not None:
+        if key in figures:
             mean = ", mean of the classes" * (key == "auc" and "by_class" in figures)
             yield words + mean, shown(figures[key]), ", ".join(_errors(figures, key, private))
 
 
 def _errors(figures: Mapping[str, Any], key: str, private: bool) -> Iterator[str]:
-    if key == "auc" and figures.get("auc_error_bound"):
-        yield f"within {figures['auc_error_bound']:.1g} by its bins"
-    noise = figures.get(f"{key}_noise_std")
-    if noise and private:
-        numbers = noise if isinstance(noise, list) else [noise]
-        yield f"noise of std {', '.join(f'{each:.2g}' for each in numbers)}"
-    if key in figures.get("out_of_range", ()):
-        yield "noise put it out of its range, this is the end of it"
+    known = [*map(_exists, _listed(figures[key]))]
+    if any(known):
+        if key == "auc" and figures.get("auc_error_bound"):
+            yield f"within {figures['auc_error_bound']:.1g} by its bins"
+        noise = _listed(figures.get(f"{key}_noise_std")) if private else [0.0]
+        if any(noise):
+            yield f"noise of std {', '.join(f'{x:.2g}' if _exists(x) else NONE for x in noise)}"
+        if key in figures.get("out_of_range", ()):
+            yield "noise put it out of its range, this is the end of it"
+    if private and not all(known):
+        yield "noise has left none"
 
 
-def shown(value: float | list[float | None]) -> str:
-    """A figure with few digits; None or NaN: it does not exist, as no slope of labels apart."""
-    numbers = value if isinstance(value, list) else [value]
+def shown(value: float | list[float | None] | None) -> str:
+    """A figure with few digits; `NONE` where it does not exist, as no slope of labels apart."""
     form = "{:.4g}" if isinstance(value, list) else "{:.4f}"
-    return ", ".join("–" if x is None or math.isnan(x) else form.format(x) for x in numbers)
+    return ", ".join(form.format(x) if _exists(x) else NONE for x in _listed(value))
+
+
+def _listed(value: float | list[float | None] | None) -> list[float | None]:
+    return value if isinstance(value, list) else [value]
+
+
+def _exists(value: float | None) -> TypeGuard[float]:
+    """Whether it is a number: None in a document, NaN before it was written."""
+    return value is not None and not math.isnan(value)
 
 
 def judged(
@@ -227,12 +240,13 @@ def _verdict(found: Figures, rows: int, model: ReleasedModel) -> Iterator[str]:
 
 def _remarks(found: Figures, rows: int) -> Iterator[str]:
     """What noise has done to figures."""
-    if "auc" in found and not found.auc_noise_std <= LOUD:
-        # nan, too: noise has left no row of one label.
+    if "auc" in found and not (found.auc_noise_std <= LOUD and _exists(found.auc)):
+        std = (
+            f"std {found.auc_noise_std:.2g} of" if _exists(found.auc) else "it has left nothing of"
+        )
         yield (
-            f"noise is large beside {rows:,} rows (std "
-            f"{found.auc_noise_std:.2g} of the area under ROC): every figure may be far off; take "
-            "more rows or a larger epsilon"
+            f"noise is large beside {rows:,} rows ({std} the area under ROC): every figure may "
+            "be far off; take more rows or a larger epsilon"
         )
     if found.out_of_range:
         names = ", ".join(WORDS[name] for name in found.out_of_range)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ciphercohort.after.inference_table import caption, cell_table, ratio_of
-from ciphercohort.after.judged import measures
+from ciphercohort.after.judged import measures, shown
 from ciphercohort.after.judged import title as evaluation_title
 from ciphercohort.job.inputs import CONDITION
 from ciphercohort.report import plots
@@ -180,9 +180,8 @@ def held_out_table(found: Mapping[str, Any]) -> dict[str, Any]:
     promise, pictures = found["privacy"], list[tuple[str, str, str]]()
     if "roc" in found:
         roc, curve = plots.held_out_figures(Figures(found))
-        area = found["auc"] if found["auc"] is not None else math.nan
         pictures = [
-            (roc, f"ROC curve; area under it {area:.4f}", "ROC curve."),
+            (roc, f"ROC curve; area under it {shown(found['auc'])}", "ROC curve."),
             (curve, "Share of positives by predicted probability", "Calibration, by deciles."),
         ]
     noise = "no noise was added"
