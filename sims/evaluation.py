@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ciphercohort.after.inference import infer_by
+from ciphercohort.after.inference import check_sums, infer_by
 from ciphercohort.after.judged import ALL, HELD_OUT, Evaluation, judged
 from ciphercohort.after.judging import check_noise, objective
 from ciphercohort.after.sums import sums_wanted, without_table
@@ -125,10 +125,7 @@ def evaluate(
     mu = share * whole_mu(wanted) if private else None
     plan = sums.plan(task, mu)
     check_noise(plan, wanted, sizes, however_noisy=however_noisy)
-    tell(plan.opens_exact_sums)
-    opened = sums.open(task, mu)
-    noise = "none" if not private else "system" if seed is None else "seeded (NOT PRIVATE)"
-    result = judged(known, opened, noise=noise, least=least, small=small)
+    after = None
     if inference:
         after = Sums(
             specs=with_shards(specs, encoded(frames, known.schema, private=private)),
@@ -136,6 +133,14 @@ def evaluate(
             wanted=wanted,
             folder=folder,
         )
+        if mu is not None and not however_noisy:
+            left = math.sqrt(1 - share**2) * whole_mu(wanted)
+            check_sums(after, own, known.model, left, however_noisy=False)
+    tell(plan.opens_exact_sums)
+    opened = sums.open(task, mu)
+    noise = "none" if not private else "system" if seed is None else "seeded (NOT PRIVATE)"
+    result = judged(known, opened, noise=noise, least=least, small=small)
+    if after is not None:
         try:
             about = infer_by(
                 after,

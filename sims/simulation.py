@@ -19,7 +19,7 @@ import numpy as np
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from ciphercohort.after.inference import PROJECTED
-from ciphercohort.after.inference_cost import doubts
+from ciphercohort.after.inference_cost import check_inference
 from ciphercohort.job.config import SimulationConfig
 from ciphercohort.job.figures import check_kind, figures_of, new_draw, settled
 from ciphercohort.job.inputs import schema_notes, with_inputs
@@ -137,7 +137,7 @@ def run(
         check_colluders_of_sums(config.colluders, len(rows))
     if found.first is not None or config.inference or config.evaluate:
         check_whole(config, data.shards)
-    found = replace(found, notes=(*found.notes, *doubts(config, figures)))
+    found = replace(found, notes=(*found.notes, *check_inference(config, figures)))
     notify(Event("plan", "data", found=found))
     exact_sums = opens_exact_sums(config, found.template)
     tell(exact_sums)

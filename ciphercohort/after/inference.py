@@ -179,14 +179,14 @@ def infer_by(
     spent: tuple[Mechanism, ...] = (),
     share: float = 1.0,
     insecure: bool = False,
+    however_noisy: bool = True,
     tell: Callable[[str], None] = lambda words: None,
 ) -> Inference:
     """A table of coefficients at a model, by sums over rows of `by_range`, within their promise.
 
     schema: that the model was trained by; weights: on its scaled rows, bias last, shape (d,) or
     (d, outputs); spent: what the promise has paid for before; share: of what is left of it, in
-    mu^2; insecure: the model was trained on a toy ring; tell: is told, before anything is spent,
-    what rows and columns need.
+    mu^2; insecure: the model was trained on a toy ring; however_noisy, tell: see `check_sums`.
 
     Raises:
         ParameterError: the model has no standard errors, or no maximum; or a projection.
@@ -205,9 +205,7 @@ def infer_by(
     bound, notes = row_norm(schema), list[str]()
     named = (*own.feature_names, "intercept")
     if mu is not None:
-        outputs = targets_of(schema.label).outputs if model == "linear" else 1
-        first = _first_sum(sums, model, bound, outputs)
-        check_rows(reach_of(sums.plan(first, mu), model), sums.figures, tell)
+        check_sums(sums, schema, model, mu, however_noisy=however_noisy, tell=tell)
     freedom = math.inf
     if model != "logistic":
         notes += _ends(targets_of(schema.label))
@@ -309,12 +307,28 @@ def _ends(targets: Targets) -> list[str]:
     ]
 
 
-def _first_sum(sums: SumSeries, model: str, bound: float, outputs: int) -> OneSum:
-    epsilon = sums.wanted.epsilon
+def check_sums(
+    sums: SumSeries,
+    schema: Schema,
+    model: str,
+    mu: float,
+    *,
+    however_noisy: bool,
+    tell: Callable[[str], None] = lambda words: None,
+) -> None:
+    """Before any is opened: see `check_rows`; mu: of all of them."""
+    bound, epsilon = row_norm(schema), sums.wanted.epsilon
+    first: OneSum
     if model == "linear":
-        return ProductsObjective(row_norm=bound, outputs=outputs, epsilon_in_all=epsilon)
-    start = (0.0,) * sums.schema.num_features
-    return InformationObjective(model=model, theta=start, row_norm=bound, epsilon_in_all=epsilon)
+        outputs = targets_of(schema.label).outputs
+        first = ProductsObjective(row_norm=bound, outputs=outputs, epsilon_in_all=epsilon)
+    else:
+        start = (0.0,) * sums.schema.num_features
+        first = InformationObjective(
+            model=model, theta=start, row_norm=bound, epsilon_in_all=epsilon
+        )
+    reached = reach_of(sums.plan(first, mu), model)
+    check_rows(reached, sums.figures, tell, however_noisy=however_noisy)
 
 
 def _weights(schema: Schema, own: Schema, estimates: Sequence[Estimate], model: str) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from scipy.optimize import brentq
@@ -24,6 +24,7 @@ from protocols.words import count, size
 
 INFORMED = ("logistic", "poisson")
 """Models whose information is asked for; of a linear one products say it."""
+INSIST = "insist by --however-noisy"
 
 
 def inference_forecast(config: SimulationConfig, shape: PublicFigures) -> dict[str, Any] | None:
@@ -94,8 +95,12 @@ def _needs(found: Reach, shape: PublicFigures, epsilon: float = math.inf) -> dic
     }
 
 
-def check_rows(found: Reach, shape: PublicFigures, tell: Callable[[str], None]) -> None:
-    """Before a sum is opened: refuse rows that leave no interval, and tell what columns need.
+def check_rows(
+    found: Reach, shape: PublicFigures, tell: Callable[[str], None], *, however_noisy: bool
+) -> None:
+    """Before a sum is opened: refuse what will leave no interval, else tell what columns need.
+
+    however_noisy: refuse only what leaves none whatever the columns.
 
     Raises:
         PrivacyError: names how many rows it takes.
@@ -105,16 +110,30 @@ def check_rows(found: Reach, shape: PublicFigures, tell: Callable[[str], None]) 
     words = f"standard errors: {_reach_words(needs, shape.rows)}{more}"
     if shape.rows < found.least:
         raise PrivacyError(words)
+    if not however_noisy and _doubtful(needs, shape.rows):
+        raise PrivacyError(f"{words}; nothing was spent on them: {INSIST}")
     tell(words)
 
 
-def doubts(config: SimulationConfig, shape: PublicFigures) -> tuple[str, ...]:
-    """What to say before a run: rows are too few for intervals, or ranges too wide; or nothing."""
+def check_inference(config: SimulationConfig, shape: PublicFigures) -> tuple[str, ...]:
+    """The same before a run, of which these sums are a part: what to say beside the plan.
+
+    Raises:
+        PrivacyError: as `check_rows`.
+    """
     found = inference_forecast(config, shape)
     needs = found["reach"] if found else None
-    if not found or not needs or not (found["rows"] < needs["rows_usual"] or needs["too_wide"]):
+    if not found or not needs or not _doubtful(needs, found["rows"]):
         return ()
-    return (f"standard errors: {_reach_words(needs, found['rows'])}",)
+    words = f"standard errors: {_reach_words(needs, found['rows'])}"
+    if not config.however_noisy:
+        raise PrivacyError(f"{words}; nothing was spent: leave --inference out, or {INSIST}")
+    return (words,)
+
+
+def _doubtful(needs: Mapping[str, Any], rows: int) -> bool:
+    """Whether rows are too few for usual columns, or ranges are too wide."""
+    return bool(rows < needs["rows_usual"] or needs["too_wide"])
 
 
 def _mu(epsilon: float, delta: float) -> float:

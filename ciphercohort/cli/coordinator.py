@@ -248,13 +248,18 @@ def check(centre: Coordinator, asked: dict[str, Any], as_json: bool) -> None:
 
 @of_sums
 def infer(
-    centre: Coordinator, asked: dict[str, Any], as_json: bool, *, model: Model = None
+    centre: Coordinator,
+    asked: dict[str, Any],
+    as_json: bool,
+    *,
+    model: Model = None,
+    however_noisy: HoweverNoisy = False,
 ) -> None:
     """Standard errors and intervals of a model, by a few secure sums over every party's rows.
 
     Each sum is a session, which every party consents to. --epsilon is of all of them together.
     """
-    path, found = centre.infer(model, **asked)
+    path, found = centre.infer(model, however_noisy=however_noisy, **asked)
     _toys(asked["tell"], found.insecure)
     if not as_json:
         stdout().print(found.text(marked=False), markup=False, highlight=False, soft_wrap=True)

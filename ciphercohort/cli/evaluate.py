@@ -23,7 +23,7 @@ HoweverNoisy = Annotated[
     bool,
     typer.Option(
         "--however-noisy",
-        help="Also where privacy noise will leave nothing of the figures, which else is refused.",
+        help="Also where privacy noise will leave nothing of the result, which else is refused.",
     ),
 ]
 EXAMPLES = """Examples:

@@ -334,6 +334,7 @@ class Coordinator(Background):
         delta: float = DEFAULT_DELTA,
         colluders: int = 0,
         session: str | None = None,
+        however_noisy: bool = False,
         tell: Tell = print,
     ) -> tuple[Path, Inference]:
         """Standard errors and intervals of a model, by a few secure sums, each a session.
@@ -344,6 +345,7 @@ class Coordinator(Background):
             delta: its failure probability.
             colluders: parties that may pool what they see.
             session: go on with the series of this one, as of `evaluate`.
+            however_noisy: also where noise will probably leave no interval, else refused.
             tell: as of `run`.
 
         Returns:
@@ -378,6 +380,7 @@ class Coordinator(Background):
             delta=terms["delta"],
             colluders=terms["colluders"],
             first=session,
+            however_noisy=however_noisy,
             tell=tell,
         )
         if moves:

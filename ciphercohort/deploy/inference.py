@@ -156,6 +156,7 @@ def infer_deployed(
     delta: float = DEFAULT_DELTA,
     colluders: int = 0,
     first: str | None = None,
+    however_noisy: bool = False,
     tell: Tell = lambda words: None,
 ) -> tuple[Path, Inference]:
     """A table of coefficients at a model, over the rows of all admitted parties.
@@ -163,14 +164,24 @@ def infer_deployed(
     Of a model that was trained in this folder, over the rows that it was trained on.
 
     drive: sees a session through; epsilon, delta: of all its sums together; first: a session of the
-    series to go on with; tell: see `infer_by`.
+    series to go on with, which is not refused for its noise; however_noisy, tell: see `check_sums`.
 
     Raises:
         ParameterError: the model is for another schema, or has no inference. PrivacyError: too few
             rows for the noise. SpentError: noise left no interval, which the file then says, and
             the session's status. ProtocolError: a sum was aborted.
     """
-    body, found = table_document(settings, model, drive, epsilon, delta, colluders, first, tell)
+    body, found = table_document(
+        settings,
+        model,
+        drive,
+        epsilon,
+        delta,
+        colluders,
+        first,
+        however_noisy=however_noisy or first is not None,
+        tell=tell,
+    )
     folder = settings.session_folder(body["sessions"][0])
     write_text(folder / INFERENCE, to_json(body))
     if isinstance(found, SpentError):
@@ -193,6 +204,8 @@ def table_document(
     delta: float = DEFAULT_DELTA,
     colluders: int = 0,
     first: str | None = None,
+    *,
+    however_noisy: bool = True,
     tell: Tell = lambda words: None,
 ) -> tuple[dict[str, Any], Inference | SpentError]:
     """What inference.json holds, and the table in it, or why there is none; see `DeployedSums`."""
@@ -214,6 +227,7 @@ def table_document(
                 model.weights,
                 model.model,
                 insecure=model.insecure,
+                however_noisy=however_noisy,
                 tell=tell,
             )
         told = {"inference": found.rows(), "inference_about": found.about()}

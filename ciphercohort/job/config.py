@@ -339,7 +339,8 @@ class OutputOptions:
     )
     however_noisy: bool = option(
         False,
-        "With --evaluate: also where noise will leave nothing of its figures, else refused.",
+        "With --evaluate or --inference: also where noise will leave nothing of the result, else "
+        "refused.",
     )
     out: Path | None = option(
         None, "Run folder: model, report, transcript. An earlier run is moved aside."

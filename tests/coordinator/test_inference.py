@@ -118,7 +118,7 @@ class Hospitals(Centre):
         return status
 
     def infer(self, epsilon: float | None, drive: Any = None, **terms: Any) -> Any:
-        terms = {"epsilon": epsilon, "delta": 1e-5, "colluders": 0} | terms
+        terms = {"epsilon": epsilon, "delta": 1e-5, "colluders": 0, "however_noisy": True} | terms
         # A ledger has no entry for a run without a promise, and refuses it.
         self.agents.private = epsilon is not None
         return infer_deployed(self.settings, MODEL, drive or self.drive, **terms)
@@ -201,6 +201,9 @@ def test_owners_are_told_what_a_sum_opens_and_hold_its_cost_against_their_limit(
 
 
 def test_what_does_not_fit_is_refused(centre: Hospitals) -> None:
+    with pytest.raises(PrivacyError, match="no interval.*nothing was spent.*--however-noisy"):
+        centre.infer(0.2, however_noisy=False)
+    assert not [*centre.settings.folder.glob(f"{SESSIONS}/*")]
     with pytest.raises(PrivacyError, match="no interval.* opened before that: count epsilon=0.2"):
         centre.infer(0.2)
     with pytest.raises(ParameterError, match="another schema"):

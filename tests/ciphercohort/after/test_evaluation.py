@@ -32,7 +32,7 @@ from ciphercohort.results.predict import ReleasedModel
 from parties.kernel.sums.tables import Bins
 from parties.reader.schema import Targets
 from parties.reader.shard import encode_shard
-from protocols.errors import CohortError, DataError, ParameterError, SchemaError
+from protocols.errors import CohortError, DataError, ParameterError, PrivacyError, SchemaError
 from protocols.models.probabilities import probability_figures
 from protocols.privacy.laws.seeded import SeededRandomness
 from protocols.statistics.evaluation.figures import figures, target_figures
@@ -373,7 +373,10 @@ def test_the_foreseen_noise_is_near_what_is_met() -> None:
 
 
 def test_figures_stay_where_standard_errors_are_refused() -> None:
-    found = evaluate(MODEL, FRAME, epsilon=0.1, seed=1, inference=True, however_noisy=True)
+    asked: dict[str, Any] = {"epsilon": 0.1, "seed": 1, "inference": True}
+    with pytest.raises(PrivacyError, match="intervals: 9,000 rows .*nothing was spent on them"):
+        evaluate(MODEL, pd.concat([FRAME] * 10, ignore_index=True), **asked)
+    found = evaluate(MODEL, FRAME, **asked, however_noisy=True)
     assert any("every figure may be far off" in note for note in found.notes)
     assert found.inference is None and "no standard errors" in found.notes[0]
     assert found.summary()["warnings"] == list(found.notes) and found.figures.rows == len(Y)

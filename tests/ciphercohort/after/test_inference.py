@@ -19,7 +19,7 @@ from dp_accounting.pld import pld_privacy_accountant
 from ciphercohort import simulate
 from ciphercohort.after import inference_table
 from ciphercohort.after.inference import Inference, naming
-from ciphercohort.after.inference_cost import doubts, inference_line
+from ciphercohort.after.inference_cost import check_inference, inference_line
 from ciphercohort.after.inference_rows import to_ranges
 from ciphercohort.after.sums import sums_wanted
 from ciphercohort.cli.console import closing_lines
@@ -229,8 +229,11 @@ def test_a_range_too_wide_for_an_interval_is_told_before_a_sum(high: float, enou
     )
     schema = replace(SCHEMA, columns=columns)
     config = SimulationConfig(epsilon=1.0, inference=True, protocol="secure-aggregation")
-    (note, *_) = (*doubts(config, figures_of(schema, [1334, 1333, 1333])), "")
+    shape = figures_of(schema, [1334, 1333, 1333])
+    (note, *_) = (*check_inference(replace(config, however_noisy=True), shape), "")
     assert note == "" if enough else "by the schema, less have nodes (0.018): narrow" in note
+    with nullcontext() if enough else pytest.raises(PrivacyError, match="nothing was spent: leave"):
+        check_inference(config, shape)
     with nullcontext() if enough else pytest.raises(PrivacyError, match="no interval .* nodes"):
         run(schema, "logistic", frame, 1.0, weights=np.zeros((3, 1)))
 
@@ -422,7 +425,9 @@ def test_a_run_with_inference(tmp_path: Path) -> None:
             rows=900, features=5, no_privacy=True, inference=True, timing=False, **COMMON
         ).to_dict()["inference"]
     )
-    refused = simulate(data=frame, epsilon=0.05, **asked)
+    with pytest.raises(PrivacyError, match="no intervals: 1,440.*nothing was spent: leave"):
+        simulate(data=frame, epsilon=0.05, **asked)
+    refused = simulate(data=frame, epsilon=0.05, however_noisy=True, **asked)
     assert refused.inference is None
     assert any("no standard errors" in warning for warning in refused.warnings)
     assert any("standard errors: no intervals: 1,440" in note for note in refused.notes)
