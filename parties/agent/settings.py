@@ -40,6 +40,10 @@ log = logging.getLogger(__name__)
 FILE, IDENTITY, SCHEMA, CA = "party.toml", "identity.sealed", "schema.json", "ca.crt"
 NODE_KEY, NODE_PUBLIC, CARD, STATE = "node.key", "node.pub", "card.json", "state"
 LEDGER, COINS = "ledger.jsonl", "held-out.sealed"
+UNCOUNTED = (
+    "a ledger cannot count a run without noise, which this policy accepts: keep no ledger "
+    "(--no-ledger, or keep_ledger = false above the first table), or accept private runs only"
+)
 RESULTS, OUTCOME, ROWS = "sessions", "outcome.json", "rows.json"
 BUDGET = f"[budget] of {FILE} (and start the agent again)"
 IDENTITY_LABEL = "identity"
@@ -243,7 +247,8 @@ class Settings(Checked, frozen=True):
         """What earlier runs have spent; None where the owner keeps no record.
 
         Raises:
-            ParameterError: the budget is missing, out of range, or given without a ledger.
+            ParameterError: the budget is missing, out of range, or given without a ledger; or the
+                policy accepts runs that no ledger counts.
         """
         epsilon, delta = self.budget.epsilon, self.budget.delta
         if not self.keep_ledger and (epsilon, delta) != (None, None):
@@ -253,6 +258,8 @@ class Settings(Checked, frozen=True):
         if not self.keep_ledger:
             log.warning("no ledger is kept (keep_ledger = false): nobody adds up what runs spend")
             return None
+        if self.policy.exact_sums:
+            raise ParameterError(f"{self.folder / FILE}: exact_sums = true, but {UNCOUNTED}")
         if epsilon is None or delta is None:
             raise ParameterError(
                 f"{self.folder / FILE}: [budget] must say what all runs on this data may spend: "

@@ -94,10 +94,7 @@ def init_party(
     }
     if fields.get("keep_ledger", True):
         if policy.get("max_epsilon") is None:
-            raise ParameterError(
-                "a ledger cannot count a run without noise, which this policy accepts: keep no "
-                "ledger (--no-ledger), or accept private runs only"
-            )
+            raise ParameterError(files.UNCOUNTED)
         delta = policy.get("max_delta", MAX_DELTA)
         fields["budget"] = budget or {"epsilon": SEVERAL * policy["max_epsilon"], "delta": delta}
     settings: files.Settings = read({"folder": folder, **fields}, files.Settings, files.FILE)

@@ -23,7 +23,6 @@ from protocols.ckks import residues as rns
 from protocols.ckks.residues import Residues
 from protocols.errors import MessageError, ParameterError, PlatformError
 
-# OpenFHE's generator is static: a forked child would repeat its parent's encryptions of zero.
 _NUMBERS = itertools.count()
 # Sessions whose evaluation keys stand in OpenFHE's static maps.
 LOADED: set[str] = set()

@@ -21,9 +21,9 @@ docs/method/security-argument.md.
 The joint public key is (b, a), b = sum_p b_p, and no party takes it from the coordinator: it is
 handed all b_p, holds each against its party's digest, and adds them up (`KeySession`).
 t_p leaves its party's kernel once everybody has signed that H0 and H1 are what it was asked for.
-That these are the sums is the coordinator's word, as rotation keys are. Parties compute nothing
-under rotation keys; a coordinator that sends everybody another H0 or H1 reads s_p: SECURITY.md says
-so.
+That these are the sums is the coordinator's word, as rotation keys are. On encrypted rows parties
+compute nothing under rotation keys; a coordinator that sends everybody another H0 or H1 reads s_p:
+SECURITY.md says so.
 """
 
 from __future__ import annotations

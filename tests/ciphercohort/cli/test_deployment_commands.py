@@ -374,6 +374,17 @@ def test_a_party_of_an_earlier_version_is_told_what_to_add(home: Path, tmp_path:
         agent_of(Settings.load(tmp_path / "c"), "correct horse battery staple")
 
 
+def test_a_policy_by_hand_has_no_run_that_its_ledger_cannot_count(
+    home: Path, tmp_path: Path
+) -> None:
+    assert cohort(*private(home, tmp_path / "c")).exit_code == 0
+    path = tmp_path / "c/party.toml"
+    text = re.sub(r"max_epsilon = .*\n", "", path.read_text())
+    path.write_text(text.replace("exact_sums = false", "exact_sums = true"))
+    with pytest.raises(ParameterError, match="exact_sums = true, but a ledger cannot count"):
+        agent_of(Settings.load(tmp_path / "c"), "correct horse battery staple")
+
+
 def test_nobody_else_may_write_or_read_a_partys_folder(home: Path, tmp_path: Path) -> None:
     folder = tmp_path / "c"
     folder.mkdir(mode=0o755)
