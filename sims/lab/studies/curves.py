@@ -162,8 +162,16 @@ def arguments(page: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=page.splitlines()[0])
     parser.add_argument("--runs", type=int, default=1_000_000)
     parser.add_argument("--studies", type=int, default=1000)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", type=_file)
     return parser.parse_args()
+
+
+def _file(text: str) -> Path:
+    """Hours later, it is to be written."""
+    path = Path(text)
+    if path.is_dir() or not path.resolve().parent.is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is no file in a folder that there is")
+    return path
 
 
 def main() -> None:
