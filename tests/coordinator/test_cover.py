@@ -274,16 +274,16 @@ def test_a_repetition_that_is_refused_changes_no_secret() -> None:
     world = World({})
     sent = stop_after(world, "refresh/1")
     half = half_of(world.session.parties[A])
-    own = half.secret._share._present.copy()
+    own = half.secret._present.copy()
     other = Body(blobs=(bytes([sent.blobs[0][0] ^ 1]) + sent.blobs[0][1:], *sent.blobs[1:]))
     for missing in ([D], [C, D]):
         covering = {"missing": missing, "stand_ins": [A, B]}
         words = refusal(world, A, "cover-commit-refresh/1", Body(covering, other.blobs))
         assert "is not for the ciphertext that" in words
-        assert half.secret._cover.missing == () and (half.secret._share._present == own).all()
+        assert half.secret._cover.missing == () and (half.secret._present == own).all()
     again = Body({"missing": [D], "stand_ins": [A, B]}, sent.blobs)
     assert refusal(world, A, "cover-commit-refresh/1", again) == ""
-    assert half.secret._cover.missing == (D,) and (half.secret._share._present != own).any()
+    assert half.secret._cover.missing == (D,) and (half.secret._present != own).any()
 
 
 @pytest.mark.parametrize(("cover", "step"), [(None, "refresh/1"), (2, "contribute")])

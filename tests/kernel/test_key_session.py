@@ -207,7 +207,10 @@ def rotations_are_the_sheets(kernel: Any) -> bool:
 
 
 def there_is_one_key_share(kernel: Any) -> bool:
-    return fails(lambda: begun(kernel).begin({}))
+    """And none is made after the end."""
+    over = session_of(kernel)
+    over.erase()
+    return fails(lambda: begun(kernel).begin({})) and fails(lambda: over.begin({}))
 
 
 def unsigned(seeds: Any) -> bytes:
@@ -284,12 +287,11 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
     "refreshes of the sheet": ("if position >= due", "if False", refreshes_are_the_sheets),
     "rotations of the sheet": ("or index not in self._sheet.rotations", "",
                                rotations_are_the_sheets),
-    "one key share": ("        if self._share is not None or self._is_over:\n            raise",
+    "one key share": ("        if self.begun or self._is_over:\n            raise",
                       "        if False:\n            raise", there_is_one_key_share),
-    "signed sheets": ("self._make(self._joint_seed(seeds))", "self._make(bytes(32))",
+    "signed sheets": ("self.make(self._joint_seed(seeds))", "self.make(bytes(32))",
                       no_share_before_all_have_signed),
-    "the end": ("            self._share.erase()\n", "            pass\n",
-                nothing_leaves_an_ended_session),
+    "the end": ("        super().erase()\n", "", nothing_leaves_an_ended_session),
 }  # fmt: skip
 
 
@@ -394,7 +396,7 @@ def answered(session: KeySession, step: str, *operands: Any) -> Any:
         "rotation": session.rotation_share,
         "public": session.public_share,
         "first": session.relinearisation_first,
-        "second": lambda: session._secret.relinearisation_second(half, half),
+        "second": lambda: session.relinearisation_second(half, half),
         "begin": lambda: session.begin({}),
         "erase": session.erase,
     }[step](*operands)

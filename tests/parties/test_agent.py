@@ -76,7 +76,7 @@ def run_until(agents: Agents, last: str) -> None:
 
 def secret_of(agent: Agent) -> KeyShare:
     half: Any = agent._party._half if agent._party else None
-    return half.secret._share
+    return half.secret
 
 
 def test_agents_of_one_process_compute_one_after_the_other(

@@ -18,7 +18,7 @@ from protocols.ckks.evaluation import CkksContext
 from protocols.errors import CohortError, ParameterError, PolicyError, ProtocolError
 from protocols.exchange.messages import Body, new_signing_key, public_bytes
 from protocols.plan.run_plan import Member
-from protocols.steps import sealed_shares, state_of
+from protocols.steps import restore, sealed_shares, state_of
 from protocols.steps.sealed_shares import StandIn, others
 from tests.support.exact import secret_rows
 from tests.support.helpers import NOISE, make_plan, party_names, through_the_codec
@@ -223,7 +223,8 @@ def test_it_goes_on_in_another_process() -> None:
         kept = fresh.secrets[NAMES[0]]
         whole = [state_of(kept), fresh.covers[NAMES[0]].state()]
         own, state = through_the_codec(whole)
-        secret = CoveredShare(kept.context, b"", len(NAMES), own)
+        secret = CoveredShare(kept.context, b"", len(NAMES))
+        restore(secret, own)
         terms = fresh.plan.roster, fresh.plan.cover or 0
         back = CoverShare(*terms, NAMES[0], SEED, KEYS[NAMES[0]], secret)
         back.restore(state)

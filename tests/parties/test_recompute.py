@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from parties.account import Account
-from parties.kernel.keys import session as key_session
+from parties.kernel.keys.key_share import KeyShare
 from parties.policy import Policy
 from parties.verifier.party import Party
 from parties.verifier.recompute import recompute
@@ -234,7 +234,7 @@ def test_a_finished_run_is_spent_and_the_next_is_an_overdraft(
     def no_key(*_: Any) -> None:
         raise AssertionError("a key was made")
 
-    monkeypatch.setattr(key_session, "KeyShare", no_key)
+    monkeypatch.setattr(KeyShare, "make", no_key)
     with pytest.raises(ProtocolError, match="privacy budget is refused: see") as caught:
         session(path).run()
     assert caught.value.culprit == "hospital-1" and "epsilon=1.4" in caplog.text

@@ -90,7 +90,7 @@ class Run:
                 if share._unmasked is not None:
                     self.secrets[name] = share._unmasked.astype(object)
                 continue
-            if share is None:
+            if not getattr(share, "begun", False):
                 continue
             self.seed, self.context = share.seed, share.context
             if share._secret is not None and name not in self.secrets:
@@ -104,7 +104,7 @@ class Run:
 
 def share_of(half: Any) -> Any:
     """A party's secret, inside its session with the kernel or beside the plan."""
-    return exact.share_of(half.secret) if hasattr(half, "secret") else half.session._share
+    return half.secret if hasattr(half, "secret") else half.session._share
 
 
 def record(session: Session, losses: Fates | None = None, restarts: Fates | None = None) -> Run:

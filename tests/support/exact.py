@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.kernel.keys.key_share import KeyShare
 from protocols.ckks import residues as rns
 from protocols.ckks.evaluation import CkksContext
 from sims.exact import (
@@ -47,15 +46,10 @@ def product(left: Any, right: Any, primes: Any) -> NDArray[np.uint64]:
     return found.astype(np.uint64)
 
 
-def share_of(keys: Any) -> KeyShare:
-    """The key share of a session, or itself."""
-    share: KeyShare = getattr(keys, "_share", keys)
-    return share
-
-
 def secret_rows(keys: Any) -> rns.Residues:
     """Residues of s_p, shape (towers, n)."""
-    return share_of(keys)._residues().copy()
+    rows: rns.Residues = keys._residues()
+    return rows.copy()
 
 
 def secret(keys: Any) -> Integers:

@@ -16,13 +16,21 @@ from protocols.exchange import COVERED, Body
 from protocols.exchange.signed_values import SignedValue
 
 
-class CoveredKeys(KeySession):
+class CoveredKeys(CoveredShare, KeySession):
     """See `KeySession`; it holds shares of others' key shares, and gives none away."""
 
     _sheet: CoveredSheet
-    _share: CoveredShare | None
     _cover: CoverShare | None = None
     decryptions = 2
+
+    def make(self, joint_seed: bytes) -> None:
+        """See `KeyShare.make`."""
+        super().make(joint_seed)
+        self._make_cover()
+
+    def _make_cover(self) -> None:
+        roster, most = dict(self._sheet.roster), self._sheet.cover
+        self._cover = CoverShare(roster, most, self._name, self.seed, self._signing_key, self)
 
     def cover_key(self) -> SignedValue:
         """See `CoverShare.key`."""
@@ -65,6 +73,7 @@ class CoveredKeys(KeySession):
         own, cover = state
         super().restore(own)
         if cover is not None:
+            self._make_cover()
             self._covering.restore(cover)
 
     @property
@@ -72,12 +81,6 @@ class CoveredKeys(KeySession):
         if self._cover is None:
             raise PolicyError("this session has no key share yet: nobody can be covered for")
         return self._cover
-
-    def _make(self, seed: bytes, state: list[Any] | None = None) -> CoveredShare:
-        roster, most = dict(self._sheet.roster), self._sheet.cover
-        share = CoveredShare(self._public_context(), seed, len(roster), state)
-        self._cover = CoverShare(roster, most, self._name, share.seed, self._signing_key, share)
-        return share
 
     def _answered(self, label: str) -> str:
         return label.removeprefix(COVERED) if self.missing else label

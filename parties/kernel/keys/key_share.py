@@ -5,7 +5,7 @@ takes and returns residues, so a secret can neither be serialised by mistake nor
 this file for an agent's sealed state alone (`STATE`), from which it goes on after a restart.
 
 Everything that a party publishes under threshold CKKS and that depends on a secret is noted in the
-sample ledger first (`protocols.steps.samples`): b_p in `__init__`, everything else by `_note`.
+sample ledger first (`protocols.steps.samples`): b_p in `make`, everything else by `_note`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from protocols.ckks.transform import Integers, turned
 from protocols.errors import PolicyError
 from protocols.exchange import PUBLIC_KEY, RELINEARISATION, rotation_label
 from protocols.privacy.laws import SystemRandomness
-from protocols.steps import restore
 from protocols.steps.samples import (
     EPHEMERAL,
     GADGET,
@@ -59,42 +58,41 @@ class KeyShare:
     shares leak the key, eprint 2024/194). All uniform elements come from the joint seed, which no
     party and no coordinator chose alone.
 
-    context: CKKS context; joint_seed: 32 bytes, from all parties' revealed seeds; parties: P, which
-    the size of a refresh's masks depends on; state: of the same share in another process, which
-    refuses the same second shares.
+    context: CKKS context; parties: P, which the size of a refresh's masks depends on; joint_seed:
+    see `make`, empty: later. What goes on in another process refuses the same second shares.
     """
 
-    STATE = ("seed", "_secret", "_ephemeral", "_ledger")
+    STATE: tuple[str, ...] = ("_seed", "_secret", "_ephemeral", "_ledger")
 
-    def __init__(
-        self,
-        context: RingContext,
-        joint_seed: bytes,
-        parties: int,
-        state: list[Any] | None = None,
-    ) -> None:
-        refuse_forked_child()
-        self.context = context
-        self.seed = joint_seed
-        self._parties = parties
+    def __init__(self, context: RingContext, joint_seed: bytes, parties: int) -> None:
+        self.context, self._parties, self._seed = context, parties, b""
         self._ledger = SampleLedger()
         self._secret: Integers | None = None
         self._ephemeral: Integers | None = None
         self._rows: Residues | None = None
         self._public_b: Residues | None = None
-        if state is not None:
-            restore(self, state)
-            return
-        a = context.uniform_polynomial(joint_seed, PUBLIC_KEY)
+        if joint_seed:
+            self.make(joint_seed)
+
+    def make(self, joint_seed: bytes) -> None:
+        """The secret, and b_p; once. joint_seed: 32 bytes, from all parties' revealed seeds."""
+        refuse_forked_child()
+        a, primes = self.context.uniform_polynomial(joint_seed, PUBLIC_KEY), self.context.primes
         # b_p = -a s_p + e_p with the common a.
         self._ledger.note(Sample(PUBLIC_KEY, (_seeded(PUBLIC_KEY, SHARE, -1),), FRESH_ERROR_STD))
-        self._secret = ternary(context.params.ring_dim)
-        (error,) = fresh_errors(context, 1)
-        primes = context.primes
+        self._seed, self._secret = joint_seed, ternary(self.context.params.ring_dim)
+        (error,) = fresh_errors(self.context, 1)
         self._public_b = rns.subtract(error, rns.product(a, self._residues(), primes), primes)
 
+    @property
+    def seed(self) -> bytes:
+        """The joint one."""
+        if not self._seed:
+            raise PolicyError("this session has no key share yet")
+        return self._seed
+
     def __repr__(self) -> str:
-        return "KeyShare(<secret>)"
+        return f"{type(self).__name__}(<secret>)"
 
     def __reduce__(self) -> Any:
         raise PolicyError("a key share is never serialised")
@@ -119,7 +117,7 @@ class KeyShare:
     @property
     def _key(self) -> Integers:
         if self._secret is None:
-            raise PolicyError("this key share was erased at the end of its run")
+            raise PolicyError("there is no key share yet, or it was erased at the end of its run")
         refuse_forked_child()
         return self._secret
 
@@ -128,7 +126,7 @@ class KeyShare:
     def public_share(self) -> Residues:
         """b_p = -a s_p + e_p, shape (towers, n)."""
         if self._public_b is None:
-            raise PolicyError("the public share was already given; resend it, never a new one")
+            raise PolicyError("no public share: it was already given; resend it, never a new one")
         return self._public_b
 
     def relinearisation_first(self) -> tuple[Residues, Residues]:

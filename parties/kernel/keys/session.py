@@ -50,8 +50,8 @@ class Once:
 _REFRESH = re.compile(r"refresh/(0|[1-9][0-9]*)/(0|[1-9][0-9]*)")
 
 
-class KeySession:
-    """A party's key share; it makes it, once, and does not give it away.
+class KeySession(KeyShare):
+    """A party's key share, which it makes once, behind a sheet; see `serving.METHODS`.
 
     name: in the roster; rows: behind their boundary, which has the owner's terms; shared: makes
     what is public once for all parties of a process.
@@ -69,19 +69,15 @@ class KeySession:
         shared: Any = None,
     ) -> None:
         self._sheet, self._name, self._signing_key = sheet, name, signing_key
-        self._shared = shared or Once()
-        self._added, self._own = set[str](), ""
-        self._total = rns.zeros(sheet.params.num_towers, sheet.params.ring_dim)
-        terms = terms_of(rows)
+        self._shared, terms = shared or Once(), terms_of(rows)
         key = signing_key.public_key().public_bytes_raw().hex()
         hold("this run's keys", sheet, name, key, terms, self._floors(terms))
+        super().__init__(self._shared.context(sheet.params, sheet.session), b"", len(sheet.roster))
         self._joint_seed = terms.joint_seed
-        self._share: KeyShare | None = None
+        self._added, self._own = set[str](), ""
+        self._total = rns.zeros(sheet.params.num_towers, sheet.params.ring_dim)
         self._reply: tuple[str, tuple[str, ...], str, Body] | None = None
         self._is_over = False
-
-    def __repr__(self) -> str:
-        return "KeySession(<secret>)"
 
     def begin(self, seeds: Mapping[str, str]) -> bytes:
         """Make the key share, once; the joint seed, 32 bytes.
@@ -92,17 +88,10 @@ class KeySession:
             PolicyError: there is one, or not all have signed the run's sheets. ProtocolError: see
                 `Agreement.joint_seed`.
         """
-        if self._share is not None or self._is_over:
+        if self.begun or self._is_over:
             raise PolicyError("this session has its key share; another would answer labels again")
-        self._share = self._make(self._joint_seed(seeds))
-        return self._share.seed
-
-    def _make(self, seed: bytes, state: list[Any] | None = None) -> KeyShare:
-        return KeyShare(self._public_context(), seed, len(self._sheet.roster), state)
-
-    def _public_context(self) -> RingContext:
-        found: RingContext = self._shared.context(self._sheet.params, self._sheet.session)
-        return found
+        self.make(self._joint_seed(seeds))
+        return self.seed
 
     def add_public_shares(
         self, names: Sequence[str], shares: Body, commitments: Mapping[str, SignedValue]
@@ -132,7 +121,7 @@ class KeySession:
                     "it was exchanged on the way; do not go on with this coordinator",
                     culprit=name,
                 )
-            text = partial(committed_text, "commitment", KEYS, self._secret.seed)
+            text = partial(committed_text, "commitment", KEYS, self.seed)
             check_signed("commitment to the key shares", text, {name: roster[name]}, {name: said})
             if name == self._name and own != self._own:
                 raise PolicyError("this is not this party's own share of the joint key")
@@ -165,29 +154,15 @@ class KeySession:
     @property
     def begun(self) -> bool:
         """Whether there is, or was, a key share."""
-        return self._share is not None
-
-    @property
-    def context(self) -> RingContext:
-        """The public context."""
-        return self._secret.context
-
-    @property
-    def seed(self) -> bytes:
-        """The joint one."""
-        return self._secret.seed
+        return bool(self._seed)
 
     # -- keys -------------------------------------------------------------------------------------
 
     def public_share(self) -> Residues:
         """See `KeyShare.public_share`."""
-        share = self._secret.public_share()
+        share = super().public_share()
         self._own = hashlib.sha256(rns.pack(share, self.context.primes)).hexdigest()
         return share
-
-    def relinearisation_first(self) -> tuple[Residues, Residues]:
-        """See `KeyShare.relinearisation_first`."""
-        return self._secret.relinearisation_first()
 
     def rotation_share(self, index: int) -> Residues:
         """See `KeyShare.rotation_share`.
@@ -197,15 +172,13 @@ class KeySession:
         """
         if type(index) is not int or index not in self._sheet.rotations:
             raise PolicyError(f"rotation {index!r} is none of this run's")
-        return self._secret.rotation_share(index)
+        return super().rotation_share(index)
 
-    # -- what is encrypted, refreshed, decrypted --------------------------------------------------
+    # -- what is refreshed, decrypted -------------------------------------------------------------
 
-    def encrypt_onto(self, *asked: Any) -> list[list[Residues]]:
-        """See `KeyShare.encrypt_onto`."""
-        return self._secret.encrypt_onto(*asked)
-
-    def shares(self, asked: Sequence[Asked], drawn: Drawn, of_model: bool) -> list[Halves]:
+    def shares(  # type: ignore[override]  # the room of the masks is said twice, and compared
+        self, asked: Sequence[Asked], drawn: Drawn, of_model: bool
+    ) -> list[Halves]:
         """See `KeyShare.shares`; drawn: masks of a model, or of rows. A model's session hides them.
 
         Raises:
@@ -219,9 +192,9 @@ class KeySession:
             due = self._sheet.refreshes[step] if 0 <= step < len(self._sheet.refreshes) else 0
             if position >= due:
                 raise PolicyError(f"{label!r} is no refresh of this run")
-        return self._secret.shares(asked, drawn)
+        return super().shares(asked, drawn)
 
-    def decryption_share(self, c1: Residues, label: str) -> Residues:
+    def decryption_share(self, c1: Residues, label: str) -> Residues:  # type: ignore[override]
         """c1 s_p + e_flood, shape of c1; once.
 
         Raises:
@@ -229,7 +202,7 @@ class KeySession:
         """
         if self._answered(label) != DECRYPT:
             raise PolicyError(f"{label!r} is not the decryption of this run")
-        return self._secret.decryption_share(c1, label, self._sheet.flooding())
+        return super().decryption_share(c1, label, self._sheet.flooding())
 
     # -- replies that are kept until everybody has signed what was asked ---------------------------
 
@@ -237,7 +210,7 @@ class KeySession:
         """Digest, signed, of t_p for H0 and H1; see `hold_reply`, and `KeyShare`."""
         if step != RELINEARISE:
             raise PolicyError(f"{step!r} is not the step of the relinearisation key")
-        second, once = self._secret.relinearisation_second, self._shared.once
+        second, once = self.relinearisation_second, self._shared.once
         make = partial(relinearisation_reply, self.context, second, once=once)
         return self.hold_reply(step, before, asked, make)
 
@@ -297,30 +270,13 @@ class KeySession:
 
     # -- going on in another process --------------------------------------------------------------
 
-    STATE = ("_is_over", "_added", "_own", "_total", "_reply")
-
-    def state(self) -> Any:
-        """For `restore`, with the key share; see `protocols.steps`."""
-        return [state_of(self), self._share and state_of(self._share)]
-
-    def restore(self, state: Any) -> None:
-        """Inverse of `state`, in place of `begin`."""
-        own, share = state
-        restore(self, own)
-        if share is not None:
-            self._share = self._make(b"", share)
+    STATE = (*KeyShare.STATE, "_is_over", "_added", "_own", "_total", "_reply")
+    state, restore = state_of, restore  # in place of `begin`
 
     def erase(self) -> None:
         """Forget every secret; nothing leaves any more, and none is made."""
         self._reply, self._is_over = None, True
-        if self._share is not None:
-            self._share.erase()
-
-    @property
-    def _secret(self) -> KeyShare:
-        if self._share is None:
-            raise PolicyError("this session has no key share yet")
-        return self._share
+        super().erase()
 
     def _floors(self, terms: Terms) -> list[Floor]:
         """What no honest plan gives, or this owner has not agreed to."""

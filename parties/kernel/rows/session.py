@@ -23,6 +23,7 @@ from protocols.ckks.residues import Residues
 from protocols.errors import MessageError, PolicyError
 from protocols.exchange import CONTRIBUTE, Body
 from protocols.privacy.laws import RandomSource
+from protocols.steps import restore, state_of
 
 
 class RowsSession:
@@ -113,13 +114,8 @@ class RowsSession:
         """Nothing leaves any more."""
         self.is_over = True
 
-    def state(self) -> bool:
-        """For `restore`: whether rows were encrypted."""
-        return self.is_over
-
-    def restore(self, state: bool) -> None:
-        """Inverse of `state`."""
-        self.is_over = state
+    STATE = ("is_over",)
+    state, restore = state_of, restore
 
 
 def encrypt(keys: Any, public: Halves, slots: NDArray[np.float64], label: str) -> Residues:

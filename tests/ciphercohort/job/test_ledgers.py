@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from ciphercohort.job.config import SimulationConfig
-from parties.kernel.keys import session as key_session
+from parties.kernel.keys.key_share import KeyShare
 from protocols.errors import ParameterError, PrivacyError, ProtocolError
 from sims.ledgers import check_whole, open_ledger, spent_lines
 from sims.simulation import simulate
@@ -64,7 +64,7 @@ def test_a_run_is_charged_and_a_second_one_is_refused(
     def no_key(*_: object) -> None:
         raise AssertionError("a key was made")
 
-    monkeypatch.setattr(key_session, "KeyShare", no_key)
+    monkeypatch.setattr(KeyShare, "make", no_key)
     with pytest.raises(ProtocolError, match="'party-1'.*privacy budget is refused"):
         simulate(config)
     assert list(spent_lines(config, names)) == lines

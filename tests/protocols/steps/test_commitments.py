@@ -120,7 +120,7 @@ class Own:
     """A key pair of the coordinator's, for the run's element a."""
 
     def __init__(self, session: Session) -> None:
-        secret = exact.share_of(half_of(session.parties[FIRST]).secret)
+        secret = half_of(session.parties[FIRST]).secret
         self.context = secret.context
         self.share = KeyShare(self.context, secret.seed, 3)
         self.b = self.share.public_share()

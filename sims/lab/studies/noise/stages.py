@@ -201,7 +201,7 @@ class CircuitStages(Stages):
         """Keys, what clients encrypt, shares of the decryption."""
         if kind == "keys":
             halves: Any = self.clients.halves.values()
-            shares = (half.secret._secret._key for half in halves)
+            shares = (half.secret._key for half in halves)
             self._secret = JointSecret(self._context, shares)
             derived = components.secret(self._parties)
             self.note("secret", rms(self._secret.coefficients), derived)

@@ -220,12 +220,12 @@ def test_an_erased_share_refuses() -> None:
             operation()
     session = small()
     session.run()
-    assert all(half_of(party).secret._share._secret is None for party in session.parties.values())
+    assert all(half_of(party).secret._secret is None for party in session.parties.values())
     other = small()
     run_until(other, "refresh/0")
     for party in other.parties.values():
         party.close()
-        assert half_of(party).secret._share._secret is None
+        assert half_of(party).secret._secret is None
 
 
 def test_no_message_holds_a_secret(caplog: pytest.LogCaptureFixture) -> None:
@@ -310,7 +310,7 @@ def published(context: CkksContext, key: Any) -> dict[str, bytes]:
         "onto": np.concatenate(share.encrypt_onto(key, [[c1, c1]], ["y/0"], ("m", "m"))[0]),
         "refresh": np.concatenate(refresh_shares(share, [(c1, "refresh/0/0", None)])[0]),
         "trace": np.concatenate(trace_shares(share, [(c1, "refresh/1/0", trace)])[0]),
-        "deal": np.concatenate(list(share.deal(2, [1, 2]).values())),
+        "deal": np.concatenate(list(share.dealt(2, [1, 2]).values())),
         "decrypt": share.decryption_share(c1[:2], "decrypt", Flooding.even(N, 2.0**30)),
     }
     return {name: rows.tobytes() for name, rows in found.items()}
