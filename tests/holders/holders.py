@@ -2,7 +2,8 @@
 
 Rows and noise are known by their values: two or more numbers that stand in an encoded table, or
 that a plan drew, at most `FEW` times, and on no grid. Secrets are known by their type (objects of
-the kernel), or as arrays of a ring's length with -1, 0 and 1 in equal parts.
+the kernel), or as arrays of a ring's length with -1, 0 and 1 in equal parts. A session of keys is a
+key share to its own methods; whoever else has one is outside its door.
 
 A value is looked for in arrays, and in arrays of tuples, lists and dictionaries. Sums over rows,
 ciphertexts and what is computed of a secret are other numbers, and not found: this shows where the
@@ -25,6 +26,7 @@ import numpy as np
 from parties.kernel.cover.share import CoverShare
 from parties.kernel.ephemeral_key import EphemeralKey
 from parties.kernel.keys.key_share import KeyShare
+from parties.kernel.keys.session import KeySession
 from parties.kernel.model.pads import Pads
 from parties.kernel.sums.aggregate_share import AggregateShare
 from parties.reader.shard import Shard
@@ -84,6 +86,8 @@ class Holders:
             return
         place = module, code.co_name, code.co_firstlineno, last_line(code)
         for value in inside([*frame.f_locals.values(), result]):
+            if isinstance(value, KeySession) and value is not frame.f_locals.get("self"):
+                continue
             for kind in self._kinds(value):
                 if not in_the_clear(frame):
                     self.found[kind].add(place)
