@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Literal
 
-from parties.kernel import BESIDE, COVER, EVERY, GRAM, LFFR, ROOMS, refused
+from parties.kernel import EVERY, ROOMS, refused
 from parties.kernel.private import Terms
 from protocols.errors import CohortError, DataError, ParameterError, PolicyError
 from protocols.names import DEFAULT_COLLUDERS, MAX_NAME
@@ -24,6 +24,14 @@ if TYPE_CHECKING:
     from protocols.numerics.slot_bounds import SlotBounds
     from protocols.plan.run_plan import RunPlan
 
+COVER, GRAM, LFFR, STUDY = "cover", "gram", "lffr", "study"
+BESIDE = {
+    COVER: "adds to the first two, where parties stand in for others",
+    GRAM: "adds to encrypted-rows, for linear models",
+    LFFR: "adds to the first two, for LFFR models",
+    STUDY: "adds to secure-aggregation, for descriptions, survival and generalised linear models",
+}
+"""What an owner names beside protocols, and for what."""
 ROUNDING = 1e-9
 """Relative slack of a bound that another machine has computed."""
 

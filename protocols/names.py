@@ -14,6 +14,8 @@ SECURE_AGGREGATION = "secure-aggregation"
 UNDER_CKKS = (ENCRYPTED_ROWS, ENCRYPTED_MODEL)
 """Protocols that compute on ciphertexts, and open the final model alone."""
 _ALIASES = {"shards": ENCRYPTED_ROWS, "gradients": SECURE_AGGREGATION}
+RANGES_VIEW, EMPTY_VIEW, CELLS_VIEW = "ranges", "missing", "cells"
+"""Rows encoded otherwise than for training: see `parties.reader.views`."""
 DEFAULT_COLLUDERS = 0
 """Owners who may pool what they see with the coordinator, of every plan, simulated or deployed, and
 of an owner's policy, unless told otherwise; what one of them sees is said beside each epsilon."""

@@ -23,7 +23,7 @@ from parties.reader.look import SHORTENED
 from parties.reader.schema import Label, Schema
 from parties.reader.views import by_range
 from protocols.errors import ParameterError, PrivacyError
-from protocols.exchange import RANGES_VIEW
+from protocols.names import RANGES_VIEW
 from protocols.plan.held_out import HeldOut
 from protocols.plan.published import REACH
 from protocols.plan.run_plan import RunPlan

@@ -289,8 +289,7 @@ def trusted(
 
         import sims
         from ciphercohort.cli.trusted import Trusted
-        from parties.kernel import BESIDE
-        from parties.policy import check_protocols
+        from parties.policy import BESIDE, check_protocols
 
         found = Trusted.of(Path(sims.__file__).parents[1])
         if protocol:

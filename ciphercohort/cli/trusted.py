@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
-from parties.kernel import BESIDE, EVERY, ROOMS, STUDY
+from parties.kernel import EVERY, ROOMS
+from parties.policy import BESIDE, STUDY
 from protocols.names import ENCRYPTED_MODEL, ENCRYPTED_ROWS, SECURE_AGGREGATION
 
 OURS = ("ciphercohort", "coordinator", "parties", "protocols", "sims")

@@ -32,7 +32,7 @@ from parties.agent.settings import OUTCOME, RESULTS, SCHEMA
 from parties.reader.schema import Schema
 from parties.reader.views import by_range
 from protocols.errors import CohortError, ParameterError
-from protocols.exchange import RANGES_VIEW
+from protocols.names import RANGES_VIEW
 from protocols.plan.run_plan import RunPlan
 from protocols.sums.plan import GradientPlan
 

@@ -22,9 +22,9 @@ from parties.reader.look import filled_words
 from parties.reader.schema import Classes, Label, Schema, Targets
 from parties.reader.views import by_range
 from protocols.errors import SchemaError
-from protocols.exchange import RANGES_VIEW
 from protocols.models.model import Model
 from protocols.models.registry import model_named
+from protocols.names import RANGES_VIEW
 from protocols.plan.run_plan import RunPlan
 from protocols.privacy.search.rescale import Scaling
 from protocols.statistics.evaluation.figures import LEAST

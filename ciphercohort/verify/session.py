@@ -66,7 +66,7 @@ from parties.agent.settings import ROWS
 from parties.reader.schema import Schema
 from parties.reader.views import missing_schema
 from protocols.errors import CohortError, ParameterError, SchemaError
-from protocols.exchange import RANGES_VIEW
+from protocols.names import RANGES_VIEW
 from protocols.plan.kinds import plan_from_dict
 from protocols.plan.run_plan import RunPlan
 from protocols.words import count

@@ -12,22 +12,14 @@ from typing import Any
 
 from protocols.errors import PolicyError
 
-COVER, GRAM, LFFR, STUDY = "cover", "gram", "lffr", "study"
-BESIDE = {
-    COVER: "adds to the first two, where parties stand in for others",
-    GRAM: "adds to encrypted-rows, for linear models",
-    LFFR: "adds to the first two, for LFFR models",
-    STUDY: "adds to secure-aggregation, for descriptions, survival and generalised linear models",
-}
-"""What an owner names beside protocols, and for what."""
 ROOMS: Mapping[str, tuple[str, ...]] = {
     "encrypted-rows": ("keys", "rows"),
     "encrypted-model": ("keys", "model"),
     "secure-aggregation": ("sums",),
-    COVER: ("cover",),
-    GRAM: ("gram",),
-    LFFR: ("lffr",),
-    STUDY: ("study",),
+    "cover": ("cover",),
+    "gram": ("gram",),
+    "lffr": ("lffr",),
+    "study": ("study",),
 }
 """By protocol, and by what goes with one; all share what stands above the rooms, and `integers`."""
 EVERY = tuple(ROOMS)

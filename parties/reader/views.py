@@ -42,7 +42,7 @@ from parties.reader.schema import (
 from parties.reader.shard import Shard, add_bias_and_clip, encode_shard, joined
 from parties.reader.table import Table, batches
 from protocols.errors import SchemaError
-from protocols.exchange import CELLS_VIEW, EMPTY_VIEW, RANGES_VIEW
+from protocols.names import CELLS_VIEW, EMPTY_VIEW, RANGES_VIEW
 
 log = logging.getLogger(__name__)
 

@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 from parties.kernel import EVERY
 from parties.kernel.cover import CoveredSheet
 from parties.kernel.keys import KeysSheet
-from parties.kernel.model import Columns, ModelSheet
+from parties.kernel.model import ModelSheet
 from parties.kernel.rows import RowsSheet, packed
 from parties.kernel.sums import SumsRound, SumsSheet
 from parties.kernel.sums.gradients import LOGISTIC, Gradients
 from parties.kernel.sums.row_function import RowFunction
 from parties.kernel.sums.row_functions import OwnCode
 from protocols.errors import PolicyError
+from protocols.model.counts import columns_of
 from protocols.model.plan import ModelPlan
 from protocols.models.improved_lffr import ImprovedLffr
 from protocols.plan import kinds
@@ -121,7 +122,7 @@ def model_sheet(plan: ModelPlan, norm_bound: float) -> ModelSheet:
         session=plan.session,
         roster=tuple((member.name, member.verify_key) for member in plan.members),
         rows=tuple(member.rows for member in plan.members),
-        columns=Columns.of(plan.layout),
+        columns=columns_of(plan.layout),
         circuit=plan.circuit,
         link=plan.link.coefficients,
         radius=plan.link.radius,

@@ -19,8 +19,6 @@ RELINEARISATION = "relinearisation"
 OPENING_KEY = "opening-key"
 CONTRIBUTE = "contribute"
 KEYS = "keys"
-RANGES_VIEW, EMPTY_VIEW, CELLS_VIEW = "ranges", "missing", "cells"
-"""Rows encoded otherwise than for training: see `parties.reader.views`."""
 
 
 def repeated(step: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any, TypeVar, cast
 
@@ -65,6 +65,11 @@ def described(plan: ModelPlan) -> dict[str, Any]:
     }
 
 
+def columns_of(layout: PeriodicLayout) -> Columns:
+    """What of a layout a party's kernel is told."""
+    return Columns(**{field.name: getattr(layout, field.name) for field in fields(Columns)})
+
+
 class _Counted:
     """Of a party's circuit, on counters."""
 
@@ -99,7 +104,7 @@ def _party_tally(
 ) -> PartyTally:
     context: Any = CountingContext(params)
     counted: Any = type("Counted", (_Counted, party_circuit(circuit)), {})
-    columns, factors = Columns.of(layout), Link.of(link.coefficients)
+    columns, factors = columns_of(layout), Link.of(link.coefficients)
 
     def count(groups: int) -> Counter[tuple[str, int]]:
         rows = np.empty((groups * layout.rows_per_group, 0))

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from parties.kernel.sums.products import MissingCells
-from protocols.exchange import EMPTY_VIEW
 from protocols.exchange.serialise import to_plain
+from protocols.names import EMPTY_VIEW
 from protocols.sums.one_sum import OneSum
 
 

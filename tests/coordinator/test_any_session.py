@@ -24,8 +24,8 @@ from coordinator.deployment import NUMBER, SERIES, create_session
 from coordinator.settings import Settings
 from coordinator.status import OVER, Status, read_status
 from protocols.errors import ParameterError
-from protocols.exchange import RANGES_VIEW
 from protocols.exchange.serialise import to_plain
+from protocols.names import RANGES_VIEW
 from protocols.plan.kinds import plan_from_dict
 from tests.coordinator import test_inference as tables
 from tests.coordinator.test_maximum_of_training import Centre

@@ -35,8 +35,8 @@ from parties.reader.shard import encode_shard
 from parties.reader.views import by_range, encode_with_views, missing_schema
 from parties.verifier.party import Party
 from protocols.errors import ParameterError, PolicyError, PrivacyError, ProtocolError, SchemaError
-from protocols.exchange import EMPTY_VIEW as MISSING
-from protocols.exchange import RANGES_VIEW as RANGES
+from protocols.names import EMPTY_VIEW as MISSING
+from protocols.names import RANGES_VIEW as RANGES
 from protocols.plan.held_out import HeldOut
 from protocols.plan.kinds import plan_from_dict
 from protocols.privacy.laws.seeded import SeededRandomness

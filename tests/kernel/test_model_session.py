@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
@@ -36,6 +36,7 @@ from protocols.ckks.evaluation import CkksContext
 from protocols.errors import CohortError, MessageError, ParameterError, PolicyError
 from protocols.exchange import Body
 from protocols.model import minibatch
+from protocols.model.counts import columns_of
 from protocols.privacy.laws.seeded import SeededRandomness
 from tests.kernel.mutants import mutant
 from tests.support import sessions
@@ -682,7 +683,7 @@ LAYOUTS = [
 def every_row_has_its_slots(kernel: Any) -> bool:
     """Over the products of a gradient, each number of each row once, where its own score stands."""
     for known in LAYOUTS:
-        layout = kernel.Columns.of(known)
+        layout = kernel.Columns(**asdict(known))
         rows = np.arange(1.0, 1 + 5 * layout.rows_per_group).reshape(-1, 5)
         own = layout.in_columns(np.arange(1.0, 1 + len(rows)).astype(complex)).real.astype(int)
         met = []
@@ -750,7 +751,7 @@ def test_columns_are_the_plans() -> None:
             num_slots=256, num_features=features, rows_by_party=(rows, 7), outputs=outputs,
             features_per_ciphertext=width,
         )  # fmt: skip
-        own = Columns.of(layout)
+        own = columns_of(layout)
         names = [n for n in dir(own) if n[0] != "_" and hasattr(layout, n) and n != "of"]
         assert {"block_size", "num_parts", "rows_per_group", "steps", "sums"} < {*names}
         assert {n: getattr(own, n) for n in names if n not in ("rotations", "shape")} == {

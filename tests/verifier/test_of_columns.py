@@ -23,7 +23,7 @@ from parties.reader.schema import (
 )
 from parties.reader.views import encode_with_views, views_of
 from parties.verifier.foreseen import foreseen
-from protocols.exchange import CELLS_VIEW, RANGES_VIEW
+from protocols.names import CELLS_VIEW, RANGES_VIEW
 
 SCHEMA = Schema(
     columns=(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,12 +49,6 @@ class Columns:
             raise ParameterError(f"{self} is no layout")
         if self.columns_of_row > 2 or (turned and (r, b) != (1, 1)):
             raise ParameterError(f"{self} is no layout")
-
-    @classmethod
-    def of(cls, layout: Any) -> Columns:
-        """Of a `PeriodicLayout`."""
-        names = cls.__dataclass_fields__
-        return cls(**{name: getattr(layout, name) for name in names})
 
     @property
     def shape(self) -> tuple[int, ...]:

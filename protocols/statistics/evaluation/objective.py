@@ -18,9 +18,9 @@ from scipy.special import expit
 
 from parties.kernel.sums.tables import Bins, Judged
 from protocols.errors import ParameterError
-from protocols.exchange import RANGES_VIEW
 from protocols.exchange.serialise import to_plain
 from protocols.models.registry import model_named
+from protocols.names import RANGES_VIEW
 from protocols.sums.one_sum import OneSum
 
 

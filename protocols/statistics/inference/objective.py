@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from parties.kernel.integers import symmetric
 from parties.kernel.sums.products import Information, Products
 from protocols.errors import ParameterError
-from protocols.exchange import RANGES_VIEW
 from protocols.exchange.serialise import to_plain
+from protocols.names import RANGES_VIEW
 from protocols.sums.one_sum import OneSum
 
 Array = NDArray[np.float64]

@@ -12,8 +12,8 @@ from parties.kernel.study.hazards import CoxRows, RiskSets
 from parties.kernel.study.lifetimes import Lifetimes
 from parties.kernel.study.person_time import PersonTime
 from parties.kernel.sums.row_function import SumFunction
-from protocols.exchange import CELLS_VIEW, RANGES_VIEW
 from protocols.exchange.serialise import to_plain
+from protocols.names import CELLS_VIEW, RANGES_VIEW
 from protocols.sums.one_sum import EVERYBODY, OneSum
 
 SERIES = (

@@ -33,7 +33,7 @@ from parties.reader.infer import REGRESSION_SCALING, infer_schema
 from parties.reader.schema import CategoricalColumn, Label, NumericColumn, Schema
 from parties.reader.views import cells_schema, encode_with_views
 from protocols.errors import ParameterError, SchemaError
-from protocols.exchange import CELLS_VIEW
+from protocols.names import CELLS_VIEW
 from protocols.statistics.study.description import (
     are_whole,
     category_difference,

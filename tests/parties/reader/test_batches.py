@@ -21,8 +21,8 @@ from parties.reader.views import (
     shard_by_range,
 )
 from protocols.errors import DataError, SchemaError
-from protocols.exchange import EMPTY_VIEW as MISSING
-from protocols.exchange import RANGES_VIEW as RANGES
+from protocols.names import EMPTY_VIEW as MISSING
+from protocols.names import RANGES_VIEW as RANGES
 from tests.parties.reader import test_malformed
 
 ROWS = 60

@@ -17,7 +17,7 @@ from parties.reader.schema import CategoricalColumn, NumericColumn, Schema, Targ
 from parties.reader.shard import Shard, encode_shard
 from parties.reader.views import by_range, encode_with_views, views_of
 from protocols.errors import SchemaError
-from protocols.exchange import RANGES_VIEW
+from protocols.names import RANGES_VIEW
 
 ROWS = 4000
 COLUMNS = (

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parties.kernel.model import Columns
 from parties.reader.schema import NumericColumn, Targets
 from protocols.ckks import subring
 from protocols.ckks.circuits import projection
 from protocols.ckks.circuits.errors import fresh_std
 from protocols.ckks.circuits.periodic import PeriodicLayout, widest
 from protocols.ckks.circuits.rows_at_home import quotient
+from protocols.model.counts import columns_of
 from protocols.model.errors import OWN_PATH, _errors, release_error_std
 from protocols.model.plan import ModelPlan
 from protocols.numerics.approximation import exponential_approximation
@@ -141,7 +141,7 @@ def measured(session: Session) -> Measured:
     released, coefficients = opened(session)
     plan, twin = session.plan, session.twin()
     scale = 2.0**plan.ckks.scale_bits
-    true = subring.of_slots(Columns.of(plan.layout).in_parts(twin / plan.unit).conj()) * scale
+    true = subring.of_slots(columns_of(plan.layout).in_parts(twin / plan.unit).conj()) * scale
     noise = (coefficients - np.rint(true).astype(object)).astype(float)
     slots = [projection.to_slots(each, plan.layout.period) for each in coefficients / scale]
     true_weights = plan.layout.of_parts(np.stack(slots).conj()) * plan.unit

@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from parties.kernel.model import Columns
 from parties.kernel.model.clear_rows import ClearRows
 from parties.kernel.model.pads import Pads
 from parties.kernel.model.session import ModelSession
@@ -30,6 +29,7 @@ from protocols.ckks.sampling import mask_bits
 from protocols.ckks.subring import TraceMap
 from protocols.errors import PolicyError, ProtocolError
 from protocols.exchange.messages import Body
+from protocols.model.counts import columns_of
 from protocols.steps.commitments import Gathering
 from tests.support import exact
 from tests.support.helpers import Floats, Session, half_of, party_names
@@ -129,7 +129,7 @@ def opened() -> Opened:
     for value in (0.5, 0.25):
         ((x, y), *_) = constant_rows(value)
         units, (x, _) = half.plan.units, half.plan.encode(x, y)
-        columns, link = Columns.of(half.plan.layout), Link.of(units.link.coefficients)
+        columns, link = columns_of(half.plan.layout), Link.of(units.link.coefficients)
         own = half.session
         args = (own._loaded, columns, link, x, known_zeros(own), 0)
         rows = ClearRows(*args, scale=units.row_scale)

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.kernel.model import Columns
 from parties.verifier.objectives import open_contributor
 from parties.verifier.sheets import packed_slots
 from protocols.aggregate import setup
@@ -36,6 +35,7 @@ from protocols.exchange import OPENING_KEY, PUBLIC_KEY, rotation_label
 from protocols.exchange.messages import Body
 from protocols.exchange.wire import sum_blobs
 from protocols.model import gradient as model_gradient
+from protocols.model.counts import columns_of
 from protocols.model.plan import ModelPlan
 from protocols.plan import kinds
 from protocols.plan.kinds import only
@@ -483,7 +483,7 @@ class ModelStages(CircuitStages):
     def _errors(self, vector: Any, weights: Floats, last: bool) -> tuple[Floats, float]:
         """Of the subring's coefficients, which hold nothing but the weights."""
         layout, scale = self._plan.layout, 2.0**self._plan.ckks.scale_bits
-        held = subring.of_slots(Columns.of(layout).in_parts(weights).conj()) * scale
+        held = subring.of_slots(columns_of(layout).in_parts(weights).conj()) * scale
         noise = np.array(
             [
                 (self._used(self._opened(pair)) - [round(c) for c in own.tolist()]).astype(float)

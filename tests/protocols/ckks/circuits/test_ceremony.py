@@ -26,7 +26,6 @@ import numpy as np
 import pytest
 
 from parties.kernel.keys.session import refresh_reply
-from parties.kernel.model import Columns
 from parties.kernel.model.clear_rows import ClearRows
 from protocols.ckks import DECRYPTION_TOWERS, REFRESH_TOWERS, CkksParameters, objects
 from protocols.ckks import residues as rns
@@ -41,6 +40,7 @@ from protocols.ckks.factored import Link
 from protocols.ckks.flooding import Flooding, rounding_std
 from protocols.errors import ProtocolError
 from protocols.exchange.messages import Body
+from protocols.model.counts import columns_of
 from protocols.numerics.approximation import SIGMOID_DEGREES
 from protocols.plan import kinds
 from protocols.privacy.laws import SystemRandomness
@@ -222,7 +222,7 @@ def test_groups_of_rows_that_are_alike_round_independently(
     )
     x = np.full((4 * layout.rows_per_group, 8), 0.5)
     link = Link.of(make_link(3).coefficients)
-    rows = ClearRows(context, Columns.of(layout), link, x, zeros(keys, mutant), 1 << 30)
+    rows = ClearRows(context, columns_of(layout), link, x, zeros(keys, mutant), 1 << 30)
     weights = [encrypt(keys, random_slots(30 + k)).ct for k in range(layout.num_parts)]
     rotated = rows.rotated([context.polynomials_of(ct) for ct in weights])
     scores = [exact.decrypted(context, rows._scores(group, rotated)[0], s) for group in range(4)]
