@@ -23,8 +23,8 @@ from protocols.ckks.shared_keys import Shared
 from protocols.exchange import commit_of
 from protocols.exchange.messages import Body, new_signing_key, public_bytes
 from protocols.steps import keygen
-from protocols.steps.confirmed import Opening, Terms, View
-from protocols.steps.endorsed import KEYS
+from protocols.steps.confirmed import View
+from protocols.steps.endorsed import KEYS, Opening
 from protocols.steps.rounds import noting
 from tests.support.helpers import drive
 
@@ -41,7 +41,7 @@ def measure(parties: int, *, secure: bool = True, keys_per_message: int = 4) -> 
         replace(member, verify_key=public_bytes(identities[member.name])) for member in plan.members
     )
     plan = replace(plan, members=members)
-    context, terms = Shared.context(plan.ckks, plan.session), Terms(KEYS, _SEED, plan.roster)
+    context, terms = Shared.context(plan.ckks, plan.session), KEYS.terms(_SEED, plan.roster)
     laps = dict.fromkeys(plan.names, 0.0)
     uploads = dict.fromkeys(plan.names, 0)
     sheet = keys_sheet(plan)

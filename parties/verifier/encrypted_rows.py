@@ -17,7 +17,6 @@ from protocols.errors import DataError, PolicyError
 from protocols.exchange.messages import Body
 from protocols.plan.circuit_plan import CircuitPlan
 from protocols.steps import endorsed, restore, state_of
-from protocols.steps.confirmed import Terms
 from protocols.steps.contribute import check_outputs
 from protocols.steps.endorsed import Endorsed
 
@@ -130,5 +129,5 @@ class EncryptedRowsParty(PartyProtocol):
 
     def _open(self) -> None:
         plan, name, seed, key = self.plan, self.name, self.seed, self._run.signing_key
-        self.keys = Endorsed(Terms(endorsed.KEYS, seed, plan.roster), name, key)
-        self.rows = Endorsed(Terms(endorsed.ROWS, seed, plan.roster), name, key)
+        self.keys = Endorsed(endorsed.KEYS.terms(seed, plan.roster), name, key)
+        self.rows = Endorsed(endorsed.ROWS.terms(seed, plan.roster), name, key)

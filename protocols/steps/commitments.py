@@ -37,7 +37,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from protocols.errors import MessageError, ProtocolError
-from protocols.exchange import signed_messages
+from protocols.exchange import commit_of, signed_messages
 from protocols.exchange.messages import Body, Exchange, Fold, to_everyone
 from protocols.exchange.serialise import from_plain
 from protocols.exchange.signed_values import SignedValue, digest_of
@@ -75,7 +75,7 @@ class Gathering:
         """
         if digest_of(body.digests) != self._commitments[name].value:
             raise ProtocolError(
-                f"party {name!r} opened other {self._terms.phase.what} than it committed to",
+                f"party {name!r} opened other {self._terms.what} than it committed to",
                 culprit=name,
             )
         try:
@@ -101,14 +101,16 @@ class Gathering:
         return signed_messages.to_request({n: self._endorsements[n] for n in self._terms.roster})
 
 
-def opened(terms: Terms, request: Body, fold: Fold) -> Exchange[Body]:
+def opened(terms: Terms, request: Body, fold: Fold, commit: str = "") -> Exchange[Body]:
     """Have everyone commit, then open; everyone's endorsements, as a later step hands them out.
 
-    request: of the step `commit-…`; fold: takes each message, once it is what was committed to.
+    request: of the step `commit-…`, or what `commit` calls it; fold: takes each message, once it is
+    what was committed to.
 
     Raises:
         ProtocolError: names the party that opened something else, or endorsed something else.
     """
-    names, phase, gathering = tuple(terms.roster), terms.phase, Gathering(terms, fold)
-    whole = gathering.committed((yield to_everyone(phase.commit, names, request)))
-    return gathering.endorsed((yield to_everyone(phase.open, names, whole, gathering.take)))
+    names, gathering = tuple(terms.roster), Gathering(terms, fold)
+    commit = commit or commit_of(terms.step)
+    whole = gathering.committed((yield to_everyone(commit, names, request)))
+    return gathering.endorsed((yield to_everyone(terms.step, names, whole, gathering.take)))

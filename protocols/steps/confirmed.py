@@ -15,20 +15,11 @@ from functools import partial
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from protocols.errors import PolicyError, ProtocolError
-from protocols.exchange import Body, commit_of, signed_values
+from protocols.errors import ProtocolError
+from protocols.exchange import Body, signed_values
 from protocols.exchange.signed_values import SignedValue, committed_text, digest_of
 
 ENDORSEMENT = "endorsement"
-
-
-@dataclass(frozen=True, slots=True)
-class Phase:
-    """commit, open: its steps; what: of a party's is opened, for the words of errors."""
-
-    commit: str
-    open: str
-    what: str
 
 
 class View:
@@ -51,14 +42,16 @@ class View:
 class Terms:
     """What commitments are bound to, and who makes them.
 
-    seed: the joint seed, which holds plan and session; roster: verification keys by party; view: of
-    what was asked up to the commitment, empty where the seed says it all.
+    step: in which what they are of opens; seed: the joint seed, which holds plan and session;
+    roster: verification keys by party; view: of what was asked up to the commitment, empty where
+    the seed says it all; what: of a party's is opened, for the words of errors.
     """
 
-    phase: Phase
+    step: str
     seed: bytes
     roster: Mapping[str, str]
     view: str = ""
+    what: str = ""
 
     @classmethod
     def of_round(
@@ -70,14 +63,13 @@ class Terms:
         view: str,
     ) -> Terms:
         """Of one step, or of its repetition; roster: of the run; missing: who is covered for."""
-        phase = Phase(commit_of(step), step, f"replies to {step!r}")
         present = {name: key for name, key in roster.items() if name not in missing}
-        return cls(phase, seed, present, view)
+        return cls(step, seed, present, view, f"replies to {step!r}")
 
     def text(self, kind: str, name: str, value: str) -> bytes:
         """What a party signs of its digest, or of the digest of all."""
         bound = self.seed + bytes.fromhex(self.view)
-        return committed_text(kind, self.phase.open, bound, name, value)
+        return committed_text(kind, self.step, bound, name, value)
 
     def digest(self, commitments: Mapping[str, SignedValue]) -> str:
         """Of all commitments, in the plan's order, hexadecimal."""
@@ -91,59 +83,34 @@ class Terms:
             ProtocolError: names the parties whose commitments are alike, or the one whose was
                 exchanged.
         """
-        kind = f"commitment to the {self.phase.what}"
+        kind = f"commitment to the {self.what}"
         signed_values.check(kind, partial(self.text, "commitment"), self.roster, commitments)
         first: dict[str, str] = {}
         for name in self.roster:
             other = first.setdefault(commitments[name].value, name)
             if other != name:
                 raise ProtocolError(
-                    f"parties {other!r} and {name!r} commit to the same {self.phase.what}: one of "
+                    f"parties {other!r} and {name!r} commit to the same {self.what}: one of "
                     "them is a copy of the other; do not go on with them and this coordinator"
                 )
 
+    def commit(self, message: Body, name: str, key: Ed25519PrivateKey) -> Body:
+        """Reply to the step `commit-…` of the party that keeps the message; key: its identity."""
+        return self._signed("commitment", digest_of(message.digests), name, key).to_body()
 
-class Opening:
-    """One message of a party: committed to, opened once.
-
-    name: this party; signing_key: its identity.
-    """
-
-    STATE = ("_message", "_commitments")
-
-    def __init__(self, terms: Terms, name: str, signing_key: Ed25519PrivateKey) -> None:
-        self._terms, self._name, self._signing_key = terms, name, signing_key
-        self._message: Body | None = None
-        self._commitments: dict[str, SignedValue] = {}
-
-    def commit(self, message: Body) -> Body:
-        """Keep the message until it is opened; the reply to the step `commit-…`."""
-        self._message = message
-        return self._sign("commitment", digest_of(message.digests)).to_body()
-
-    def open(self, request: Body) -> Body:
-        """The message, with this party's endorsement of what everyone commits to.
+    def open(self, message: Body, request: Body, name: str, key: Ed25519PrivateKey) -> Body:
+        """The message, with its party's endorsement of what everyone commits to.
 
         Raises:
-            PolicyError: nothing is committed to, or it was opened. MessageError: malformed.
-            ProtocolError: see `Terms.check`, or this party's own commitment was exchanged.
+            MessageError: malformed. ProtocolError: see `check`, or this party's own commitment was
+                exchanged.
         """
-        message = self._message
-        if message is None:
-            raise PolicyError(f"no {self._terms.phase.what} are committed to and unopened")
         commitments = signed_values.of_request(request)
-        self._terms.check(commitments)
-        if commitments[self._name].value != digest_of(message.digests):
-            raise ProtocolError(f"the commitment of {self._name!r} is not the one that it sent")
-        endorsement = self._sign(ENDORSEMENT, self._terms.digest(commitments))
-        self._message, self._commitments = None, commitments
+        self.check(commitments)
+        if commitments[name].value != digest_of(message.digests):
+            raise ProtocolError(f"the commitment of {name!r} is not the one that it sent")
+        endorsement = self._signed(ENDORSEMENT, self.digest(commitments), name, key)
         return message.beside({**message.meta, ENDORSEMENT: asdict(endorsement)})
 
-    @property
-    def view(self) -> str:
-        """That the commitment is bound to."""
-        return self._terms.view
-
-    def _sign(self, kind: str, value: str) -> SignedValue:
-        text = partial(self._terms.text, kind)
-        return SignedValue.by(self._signing_key, text, self._name, value)
+    def _signed(self, kind: str, value: str, name: str, key: Ed25519PrivateKey) -> SignedValue:
+        return SignedValue.by(key, partial(self.text, kind), name, value)

@@ -29,7 +29,6 @@ from protocols.exchange.wire import unpack_from
 from protocols.plan.circuit_plan import CircuitPlan
 from protocols.plan.protocol import Request
 from protocols.steps import commitments
-from protocols.steps.confirmed import Terms
 from protocols.steps.endorsed import CONFIRM, ROWS
 from protocols.steps.secret_half import CircuitHalf
 from protocols.steps.survivors import Survivors
@@ -100,8 +99,8 @@ def opened(
     Raises:
         ProtocolError: a party opened another contribution than it committed to; names it.
     """
-    terms = Terms(ROWS, seed, plan.roster)
-    endorsements = yield from commitments.opened(terms, keys, fold)
+    terms = ROWS.terms(seed, plan.roster)
+    endorsements = yield from commitments.opened(terms, keys, fold, ROWS.commit)
     yield from survivors.ask(CONFIRM, endorsements, [], plan.ckks.ring_dim)
 
 

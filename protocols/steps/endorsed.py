@@ -4,12 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from typing import NamedTuple
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from protocols.errors import PolicyError, ProtocolError
 from protocols.exchange import CONTRIBUTE, Body, signed_values
 from protocols.exchange import KEYS as KEYS_STEP
 from protocols.exchange.signed_values import SignedValue
-from protocols.steps.confirmed import ENDORSEMENT, Opening, Phase, Terms
+from protocols.steps.confirmed import ENDORSEMENT, Terms
+
+
+class Phase(NamedTuple):
+    """commit, open: its steps; what: of a party's is opened, for the words of errors."""
+
+    commit: str
+    open: str
+    what: str
+
+    def terms(self, seed: bytes, roster: Mapping[str, str]) -> Terms:
+        """Bound to no view: the seed says it all."""
+        return Terms(self.open, seed, roster, what=self.what)
+
 
 KEYS = Phase("commit-keys", KEYS_STEP, "key shares")
 ROWS = Phase("commit-rows", CONTRIBUTE, "contributions")
@@ -26,17 +42,53 @@ def check_endorsements(
     Raises:
         ProtocolError: names the party.
     """
-    kind = f"endorsement of all {terms.phase.what}"
+    kind = f"endorsement of all {terms.what}"
     signed_values.check(kind, partial(terms.text, ENDORSEMENT), terms.roster, endorsements)
     shown = terms.digest(commitments)
     for name, endorsement in endorsements.items():
         if endorsement.value != shown:
             raise ProtocolError(
-                f"party {name!r} was shown other commitments to the {terms.phase.what}: the "
+                f"party {name!r} was shown other commitments to the {terms.what}: the "
                 "coordinator tells the parties different things, or that party lies; do not "
                 "go on with them",
                 culprit=name,
             )
+
+
+class Opening:
+    """One message of a party: committed to, opened once.
+
+    name: this party; signing_key: its identity.
+    """
+
+    STATE = ("_message", "_commitments")
+
+    def __init__(self, terms: Terms, name: str, signing_key: Ed25519PrivateKey) -> None:
+        self._terms, self._name, self._signing_key = terms, name, signing_key
+        self._message: Body | None = None
+        self._commitments: dict[str, SignedValue] = {}
+
+    def commit(self, message: Body) -> Body:
+        """Keep the message until it is opened; the reply to the step `commit-…`."""
+        self._message = message
+        return self._terms.commit(message, self._name, self._signing_key)
+
+    def open(self, request: Body) -> Body:
+        """The message; see `Terms.open`.
+
+        Raises:
+            PolicyError: nothing is committed to, or it was opened.
+        """
+        if self._message is None:
+            raise PolicyError(f"no {self._terms.what} are committed to and unopened")
+        found = self._terms.open(self._message, request, self._name, self._signing_key)
+        self._message, self._commitments = None, signed_values.of_request(request)
+        return found
+
+    @property
+    def view(self) -> str:
+        """That the commitment is bound to."""
+        return self._terms.view
 
 
 class Endorsed(Opening):
@@ -60,6 +112,6 @@ class Endorsed(Opening):
             MessageError: malformed.
         """
         if not self._commitments:
-            raise PolicyError(f"no {self._terms.phase.what} were opened")
+            raise PolicyError(f"no {self._terms.what} were opened")
         endorsements = signed_values.of_request(request)
         check_endorsements(self._terms, self._commitments, endorsements)

@@ -152,7 +152,7 @@ def ceremony(
         shares[name] = body.blobs[0], list(body.digests[1:])
         return kept
 
-    terms = Terms(endorsed.KEYS, seed, plan.roster)
+    terms = endorsed.KEYS.terms(seed, plan.roster)
     request = Body({"seeds": dict(seeds)})
     endorsements = yield from commitments.opened(terms, request, fold)
     public_b, h0, h1 = sums.of({})

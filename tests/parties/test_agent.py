@@ -22,10 +22,9 @@ from parties.agent import manifest
 from parties.agent.agent import Agent, Limits
 from parties.agent.store import STATE, SessionStore, capture, restore
 from parties.agent.vault import MIN_PASSPHRASE, Vault
-from parties.kernel.keys.key_share import KeyShare
+from parties.kernel.keys.session import KeySession
 from parties.kernel.private import closed
 from parties.verifier.party import Party
-from protocols.ckks.flooding import Flooding
 from protocols.errors import MessageError, ParameterError, PolicyError, ProtocolError
 from protocols.exchange.messages import (
     UNHEARD,
@@ -74,9 +73,10 @@ def run_until(agents: Agents, last: str) -> None:
         agents.session.run(ask)
 
 
-def secret_of(agent: Agent) -> KeyShare:
+def secret_of(agent: Agent) -> KeySession:
     half: Any = agent._party._half if agent._party else None
-    return half.secret
+    found: KeySession = half.secret
+    return found
 
 
 def test_agents_of_one_process_compute_one_after_the_other(
@@ -206,7 +206,7 @@ def test_a_second_share_is_refused_after_a_restart_too(agents: Agents) -> None:
     assert "out of order; next is 'finish'" in words
     share = secret_of(agents.agents[NAME])
     with pytest.raises(PolicyError, match="already given"):
-        share.decryption_share(np.zeros((2, 512), np.uint64), "decrypt", Flooding.even(512, 1.0))
+        share.decryption_share(np.zeros((2, 512), np.uint64), "decrypt")
     with pytest.raises(PolicyError, match="already given"):
         share.public_share()
 

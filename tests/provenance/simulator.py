@@ -41,8 +41,7 @@ from protocols.privacy.laws.seeded import SeededRandomness
 from protocols.rows.plan import RowsPlan
 from protocols.rows.protocol import PROTOCOL
 from protocols.steps import agree, decrypt, keygen, refresh
-from protocols.steps.confirmed import Opening, Phase, Terms
-from protocols.steps.endorsed import CONFIRM, KEYS, ROWS
+from protocols.steps.endorsed import CONFIRM, KEYS, ROWS, Opening, Phase
 from protocols.steps.rounds import Rounds
 from tests.provenance.published import shapes
 from tests.provenance.runs import Run
@@ -154,7 +153,7 @@ class Simulator:
     def _opening(self, name: str, phase: Phase) -> Opening:
         """Digests are signed as the parties sign them: the simulator has keys of its own."""
         key, seed = self.session.party_keys[name], self._joint_seed()
-        self._openings[name, phase] = Opening(Terms(phase, seed, self._now.roster), name, key)
+        self._openings[name, phase] = Opening(phase.terms(seed, self._now.roster), name, key)
         return self._openings[name, phase]
 
     def _begun(self, name: str) -> Rounds:

@@ -37,7 +37,8 @@ from protocols.exchange.messages import (
 from protocols.exchange.wire import RunningSums
 from protocols.rows.protocol import circuit_of
 from protocols.steps import contribute, decrypt, endorsed, keygen, refresh
-from protocols.steps.confirmed import Opening, Terms, View
+from protocols.steps.confirmed import Terms, View
+from protocols.steps.endorsed import Opening
 from protocols.steps.samples import SampleLedger
 from protocols.steps.survivors import Survivors
 from tests.support.exact import product, secret_rows
@@ -110,7 +111,7 @@ def run_ceremony(
     plan: Any = SimpleNamespace(
         names=tuple(shares), roster=roster, rotation_chunks=[rotations], member_chunks=[]
     )
-    terms = Terms(endorsed.KEYS, seed, plan.roster)
+    terms = endorsed.KEYS.terms(seed, plan.roster)
     openings = {name: Opening(terms, name, identity(name)) for name in shares}
     view = View(b"")
     of_sums = Terms.of_round(roster, keygen.RELINEARISE, seed, (), view.digest)

@@ -26,8 +26,8 @@ from protocols.exchange import KEYS, PUBLIC_KEY, Body, commit_of
 from protocols.exchange.signed_values import SignedValue, committed_text, digest_of
 from protocols.exchange.signed_values import check as check_signed
 from protocols.steps import restore, state_of
-from protocols.steps.confirmed import Opening, View
 from protocols.steps.confirmed import Terms as Committed
+from protocols.steps.confirmed import View
 
 DECRYPT, RELINEARISE = "decrypt", "relinearise"
 # Shares that are made together: one reading for all, 7 MB each at ring 2^15.
@@ -229,26 +229,26 @@ class KeySession(KeyShare):
         view.digest = bytes.fromhex(before).hex()
         view.note(commit_of(step), body)
         self._reply = step, self.missing, view.digest, make(body)
-        return self._committed()[1]
+        terms, message = self._kept()
+        return terms.commit(message, self._name, self._signing_key)
 
     def open_reply(self, request: Body) -> Body:
         """The reply, once every party that is left has signed for the same request; once.
 
         Raises:
-            PolicyError: nothing is kept. ProtocolError, MessageError: see `Opening.open`.
+            PolicyError: nothing is kept. ProtocolError, MessageError: see `confirmed.Terms`.
         """
-        found = self._committed()[0].open(request)
+        terms, message = self._kept()
+        found = terms.open(message, request, self._name, self._signing_key)
         self._reply = None
         return found
 
-    def _committed(self) -> tuple[Opening, Body]:
-        """What opens the reply that is kept, and its digest, signed."""
+    def _kept(self) -> tuple[Committed, Body]:
+        """The reply, and what opens it."""
         if self._reply is None:
             raise PolicyError("no reply is kept for this run")
         (step, missing, view, message), roster = self._reply, dict(self._sheet.roster)
-        terms = Committed.of_round(roster, step, self.seed, missing, view)
-        opening = Opening(terms, self._name, self._signing_key)
-        return opening, opening.commit(message)
+        return Committed.of_round(roster, step, self.seed, missing, view), message
 
     # -- parties that are missing, where a run has cover ------------------------------------------
 

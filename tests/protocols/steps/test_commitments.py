@@ -25,8 +25,8 @@ from protocols.errors import CohortError, PolicyError, ProtocolError
 from protocols.exchange.messages import Body, new_signing_key, public_bytes
 from protocols.exchange.signed_values import SignedValue
 from protocols.steps import commitments, endorsed
-from protocols.steps.confirmed import Phase, Terms
-from protocols.steps.endorsed import CONFIRM, KEYS, ROWS, Endorsed
+from protocols.steps.confirmed import Terms
+from protocols.steps.endorsed import CONFIRM, KEYS, ROWS, Endorsed, Phase
 from tests.support import exact
 from tests.support.helpers import Session, half_of, log2_error, party_names
 from tests.support.sessions import (
@@ -391,7 +391,7 @@ class Trio:
     def __init__(self, phase: Phase = KEYS, seed: bytes = SEED) -> None:
         self.keys = {name: new_signing_key() for name in party_names(3)}
         roster = {name: public_bytes(key) for name, key in self.keys.items()}
-        self.terms = Terms(phase, seed, roster)
+        self.terms = phase.terms(seed, roster)
         self.openings = {n: Endorsed(self.terms, n, k) for n, k in self.keys.items()}
         self.commitments = {
             name: opening.commit(Body({"own": name}, (name.encode(), b"same")))
@@ -422,7 +422,7 @@ def test_each_message_is_opened_once() -> None:
 def test_a_commitment_counts_once(what: str) -> None:
     """For one session, phase and name; and a party's own comes back as it was."""
     trio = Trio()
-    session, phase = replace(trio.terms, seed=b"t" * 32), replace(trio.terms, phase=ROWS)
+    session, phase = replace(trio.terms, seed=b"t" * 32), replace(trio.terms, step=ROWS.open)
     value = trio.commitments[SECOND].meta["value"]
 
     def made(terms: Terms, name: str, value: str, kind: str = "commitment") -> Body:

@@ -288,7 +288,7 @@ def added_twice(monkeypatch: Patch, run: Session, factor: int) -> None:
                 body = Body(body.meta, multiple(run, stolen[0], factor))
             return fold(name, body)
 
-        if self._terms.phase.open.startswith("gradient"):
+        if self._terms.step.startswith("gradient"):
             self._fold = other
         try:
             return honest(self, name, body)
