@@ -167,8 +167,8 @@ def relinearisation_has_its_step(kernel: Any) -> bool:
 FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
     "operands": ("view.note(commit_of(step), body)", "view.note(commit_of(step), ASKED)",
                  operands_are_what_was_signed_for),
-    "signatures": ("found = self._committed()[0].open(request)", "found = self._reply[-1]",
-                   signatures_are_asked_for),
+    "signatures": ("found = terms.open(message, request, self._name, self._signing_key)",
+                   "found = message", signatures_are_asked_for),
     "step": ("if step != RELINEARISE", "if False", relinearisation_has_its_step),
 }  # fmt: skip
 
