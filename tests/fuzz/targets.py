@@ -33,7 +33,7 @@ COSTLY = (
 )
 # Where the classes are whose objects make up a party's state.
 OWN = (
-    *("parties.", "protocols.steps.samples", "protocols.steps.confirmed"),
+    *("parties.", "protocols.steps.samples", "protocols.steps.endorsed"),
     "protocols.steps.rounds",
 )
 
