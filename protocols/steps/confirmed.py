@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 
@@ -52,19 +52,6 @@ class Terms:
     roster: Mapping[str, str]
     view: str = ""
     what: str = ""
-
-    @classmethod
-    def of_round(
-        cls,
-        roster: Mapping[str, str],
-        step: str,
-        seed: bytes,
-        missing: Collection[str],
-        view: str,
-    ) -> Terms:
-        """Of one step, or of its repetition; roster: of the run; missing: who is covered for."""
-        present = {name: key for name, key in roster.items() if name not in missing}
-        return cls(step, seed, present, view, f"replies to {step!r}")
 
     def text(self, kind: str, name: str, value: str) -> bytes:
         """What a party signs of its digest, or of the digest of all."""

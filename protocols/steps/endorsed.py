@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -25,6 +25,14 @@ class Phase(NamedTuple):
     def terms(self, seed: bytes, roster: Mapping[str, str]) -> Terms:
         """Bound to no view: the seed says it all."""
         return Terms(self.open, seed, roster, what=self.what)
+
+
+def of_round(
+    roster: Mapping[str, str], step: str, seed: bytes, missing: Collection[str], view: str
+) -> Terms:
+    """Of one step, or of its repetition; roster: of the run; missing: who is covered for."""
+    present = {name: key for name, key in roster.items() if name not in missing}
+    return Terms(step, seed, present, view, f"replies to {step!r}")
 
 
 KEYS = Phase("commit-keys", KEYS_STEP, "key shares")

@@ -43,7 +43,7 @@ from protocols.plan.circuit_plan import CircuitPlan
 from protocols.plan.protocol import Request
 from protocols.steps import agree, commitments, endorsed
 from protocols.steps.commitments import Gathering
-from protocols.steps.confirmed import Terms, View
+from protocols.steps.confirmed import View
 from protocols.steps.rounds import Hold
 from protocols.steps.secret_half import CircuitHalf, KeysHalf
 
@@ -172,7 +172,7 @@ def ceremony(
     request = Body(blobs=(rns.pack(h0, primes), rns.pack(h1, primes)))
     replies = yield to_everyone(commit_of(RELINEARISE), names, request)
     gathering = Gathering(
-        Terms.of_round(plan.roster, RELINEARISE, seed, (), view.digest), sums.fold
+        endorsed.of_round(plan.roster, RELINEARISE, seed, (), view.digest), sums.fold
     )
     whole = gathering.committed(replies)
     replies = yield to_everyone(RELINEARISE, names, whole, gathering.take)

@@ -12,7 +12,7 @@ from protocols.errors import PolicyError
 from protocols.exchange import Body, repeated, signed_values
 from protocols.steps import restore, state_of
 from protocols.steps.confirmed import Terms, View
-from protocols.steps.endorsed import Endorsed
+from protocols.steps.endorsed import Endorsed, of_round
 
 if TYPE_CHECKING:
     from protocols.exchange.messages import Exchange
@@ -140,7 +140,7 @@ class Rounds:
 
     def _take(self, step: str, missing: Collection[str], view: str) -> Terms:
         self._step, self._missing = step, tuple(missing)
-        terms = Terms.of_round(self._roster, step, self._seed, missing, view)
+        terms = of_round(self._roster, step, self._seed, missing, view)
         self._last = Endorsed(terms, self._name, self._signing_key)
         return terms
 

@@ -129,10 +129,6 @@ class SampleLedger:
     def samples(self, samples: Iterable[Sample]) -> None:
         self.note(*samples)
 
-    def get(self, label: str) -> Sample | None:
-        """The sample of a label."""
-        return self._samples.get(label)
-
     def note(self, *samples: Sample) -> None:
         """Take samples in, in order.
 

@@ -12,8 +12,9 @@ from protocols.exchange.messages import Ask, Body, Exchange, Fold
 from protocols.exchange.wire import Check, RunningSums
 from protocols.plan.circuit_plan import CircuitPlan
 from protocols.plan.protocol import protocol_of
+from protocols.steps import endorsed
 from protocols.steps.commitments import Gathering
-from protocols.steps.confirmed import Terms, View
+from protocols.steps.confirmed import View
 from protocols.steps.sealed_shares import StandIn
 
 # Told all covered parties, whenever one more is missing.
@@ -104,7 +105,9 @@ class Survivors:
         replies = yield asking(commit_of(step), request, None, meanwhile)
         if gone := lost(replies):
             return [], gone
-        terms = Terms.of_round(self._plan.roster, step, self._seed, self.missing, self._view.digest)
+        terms = endorsed.of_round(
+            self._plan.roster, step, self._seed, self.missing, self._view.digest
+        )
         gathering = Gathering(terms, sums.fold)
         replies = yield asking(step, gathering.committed(replies), gathering.take)
         if gone := lost(replies):

@@ -24,7 +24,7 @@ from protocols.exchange.messages import Body, decode, digest, new_signing_key
 from protocols.exchange.signed_messages import to_request
 from protocols.exchange.signed_values import SignedValue
 from protocols.plan.statement import STATEMENT, make_statement, read_statement
-from protocols.steps.confirmed import Terms
+from protocols.steps import endorsed
 from protocols.steps.sealed_shares import StandIn
 from tests.support import exact
 from tests.support.helpers import Session, half_of, party_names
@@ -78,7 +78,7 @@ def test_parties_that_are_lost_on_paper_are_named(
             send(session, name, "commit-decrypt", body)
             fixed[name] = SignedValue(**send(session, name, "cover-commit-decrypt", again).meta)
         rounds = halves[A].rounds
-        terms = Terms.of_round(
+        terms = endorsed.of_round(
             session.plan.roster, "cover-decrypt", rounds._seed, rest, rounds.view.digest
         )
         for name in set(stand_ins) - set(victims):

@@ -28,7 +28,7 @@ from protocols.exchange import Body, commit_of
 from protocols.exchange.signed_messages import to_request
 from protocols.exchange.signed_values import SignedValue
 from protocols.privacy.laws import SystemRandomness
-from protocols.steps.confirmed import Terms as Committed
+from protocols.steps import endorsed
 from protocols.steps.confirmed import View
 from tests.kernel.test_key_session import (
     KEYS,
@@ -83,7 +83,7 @@ def signed(
     view = View(b"")
     view.digest = before
     view.note(commit_of(step), request)
-    terms = Committed.of_round(dict(ROSTER), step, SEED, (), view.digest)
+    terms = endorsed.of_round(dict(ROSTER), step, SEED, (), view.digest)
     text = partial(terms.text, "commitment")
     others = {
         name: SignedValue.by(KEYS[by.get(name, name)], text, name, f"{ord(name):02x}" * 32)

@@ -37,7 +37,7 @@ from protocols.exchange.messages import (
 from protocols.exchange.wire import RunningSums
 from protocols.rows.protocol import circuit_of
 from protocols.steps import contribute, decrypt, endorsed, keygen, refresh
-from protocols.steps.confirmed import Terms, View
+from protocols.steps.confirmed import View
 from protocols.steps.endorsed import Opening
 from protocols.steps.samples import SampleLedger
 from protocols.steps.survivors import Survivors
@@ -114,7 +114,7 @@ def run_ceremony(
     terms = endorsed.KEYS.terms(seed, plan.roster)
     openings = {name: Opening(terms, name, identity(name)) for name in shares}
     view = View(b"")
-    of_sums = Terms.of_round(roster, keygen.RELINEARISE, seed, (), view.digest)
+    of_sums = endorsed.of_round(roster, keygen.RELINEARISE, seed, (), view.digest)
 
     def answer(name: str, step: str, body: Body) -> Body:
         if step == endorsed.KEYS.commit:

@@ -37,7 +37,7 @@ from protocols.plan.held_out import HeldOut
 from protocols.privacy.laws import SystemRandomness
 from protocols.privacy.loss.accounting import GaussianEvent
 from protocols.statistics.study.cox import written
-from protocols.steps.confirmed import Terms
+from protocols.steps import endorsed
 from tests.kernel.test_sums_session import KEYS as FOUR
 from tests.support.others import PLAN, Others
 from tests.verifier.remote import served
@@ -311,7 +311,7 @@ def test_refreshes_are_signed_under_the_runs_own_seed(tmp_path: Path) -> None:
     """A run of a model beside another one signs nothing for that."""
     owner = Restarted(tmp_path)
     *_, seed = begun(owner)
-    terms = Terms.of_round(dict(ROSTER), "cover-refresh/0", seed, (), "00" * 32)
+    terms = endorsed.of_round(dict(ROSTER), "cover-refresh/0", seed, (), "00" * 32)
     ask = served(Restarted(tmp_path / "beside"))
     ask("begin")
     columns = Columns(num_slots=N // 2, num_features=2, num_outputs=1, period=1)

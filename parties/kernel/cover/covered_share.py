@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
 from parties.kernel.cover import shamir
 from parties.kernel.keys.key_share import KeyShare
@@ -65,8 +64,8 @@ class CoveredShare(KeyShare):
         """
         element, first = super()._given(c1, label), repeated(label)
         if first != label:
-            answered: Any = self._ledger.get(f"{first}/h0") or self._ledger.get(first)
-            if answered is None or answered.terms[0].element != element:
+            known = {f"{first}/h0", first}
+            if [s.terms[0].element for s in self.samples if s.label in known] != [element]:
                 raise PolicyError(
                     f"{label!r} is not for the ciphertext that {first!r} was given for"
                 )

@@ -247,8 +247,9 @@ class KeySession(KeyShare):
         """The reply, and what opens it."""
         if self._reply is None:
             raise PolicyError("no reply is kept for this run")
-        (step, missing, view, message), roster = self._reply, dict(self._sheet.roster)
-        return Committed.of_round(roster, step, self.seed, missing, view), message
+        step, missing, view, message = self._reply
+        present = {name: key for name, key in self._sheet.roster if name not in missing}
+        return Committed(step, self.seed, present, view, f"replies to {step!r}"), message
 
     # -- parties that are missing, where a run has cover ------------------------------------------
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
 from hashlib import sha256
 from typing import Any, TypeVar
 
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import logit
 
 from parties.kernel.integers import added, clip_rows, row_norms
+from parties.kernel.keys.key_share import Asked, Halves
 from parties.kernel.keys.session import KeySession, Once, refresh_reply
 from parties.kernel.model import ModelSheet
 from parties.kernel.model.clear_rows import ClearRows, party_circuit
@@ -274,14 +274,15 @@ class ModelSession:
         if any((m.columns, m.period) != (columns.block_size, columns.period) for m in maps):
             raise PolicyError("a map of this refresh is of other columns than the run's")
         lock, words = self._pads.lock(asked_for(step, asked, keys.covering), keys.missing)
-        shares = partial(keys.shares, drawn=draw_masks, of_model=True)
-        reply = refresh_reply(keys.context, shares, maps, step, asked)
         low, n = keys.context.primes[:REFRESH_TOWERS], keys.context.params.ring_dim
-        blobs = list(reply.blobs)
-        for k, stream in enumerate(lock.streams(len(blobs) // 2, low, n)):
-            h0 = rns.unpack(blobs[2 * k], low, n)
-            blobs[2 * k] = rns.pack(rns.add(h0, stream, low), low)
-        return Body({WORDS: words, CHECK: lock.check}, tuple(blobs))
+        streams = iter(lock.streams(len(asked.blobs), low, n))
+
+        def shares(some: Sequence[Asked]) -> list[Halves]:
+            found = keys.shares(some, draw_masks, of_model=True)
+            return [(rns.add(h0, next(streams), low), h1) for h0, h1 in found]
+
+        reply = refresh_reply(keys.context, shares, maps, step, asked)
+        return Body({WORDS: words, CHECK: lock.check}, reply.blobs)
 
     # -- going on in another process --------------------------------------------------------------
 
