@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from parties.kernel.keys.session import decryption_reply, refresh_reply
+from parties.kernel.keys.session import refresh_reply, reply_of
+from protocols.ckks import DECRYPTION_TOWERS
 from protocols.exchange.messages import Body
 from protocols.model import protocol as encrypted_model
 from protocols.plan.protocol import Protocol
@@ -46,8 +47,9 @@ def opened(protocol: Protocol) -> Protocol:
         )
 
     def decrypt(half: Any, request: Any) -> Body:
-        share = half.secret.decryption_share
-        return decryption_reply(half.context, share, request.kind, request.body)
+        share = partial(half.secret.decryption_share, label=request.kind)
+        low = half.context.primes[:DECRYPTION_TOWERS]
+        return reply_of(half.context, share, 1, low, request.body)
 
     shown = {"refresh": refresh, "decrypt": decrypt}
     steps = tuple(replace(s, answer=shown.get(s.name, s.answer)) for s in protocol.steps)

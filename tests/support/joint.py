@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parties.kernel.keys.key_share import KeyShare
-from parties.kernel.keys.session import Once, decryption_reply, refresh_reply, relinearisation_reply
+from parties.kernel.keys.session import refresh_reply, reply_of
 from parties.verifier.sheets import packed_slots
 from protocols.ckks import DECRYPTION_TOWERS, CkksParameters
 from protocols.ckks import residues as rns
@@ -124,7 +124,7 @@ def run_ceremony(
         if step == commit_of(keygen.RELINEARISE):
             second = shares[name].relinearisation_second
             openings[name] = Opening(of_sums, name, identity(name))
-            return openings[name].commit(relinearisation_reply(context, second, body, Once.once))
+            return openings[name].commit(reply_of(context, second, 2, context.key_primes, body))
         if step == keygen.RELINEARISE:
             return openings[name].open(body)
         return keygen.answer_rotations(context, shares[name], body.meta["indices"])
@@ -205,7 +205,8 @@ def encrypted_weights(
             )
         if kind == "decrypt":
             flooded = Flooded(keys.shares[name], decrypt.flooding_of(plan))
-            return decryption_reply(context, flooded.decryption_share, "decrypt", body)
+            share = partial(flooded.decryption_share, label="decrypt")
+            return reply_of(context, share, 1, context.primes[:DECRYPTION_TOWERS], body)
         k = plan.party_index(name)
         rows, targets = shards[k]
         packed = packed_slots(plan, name, rows, targets, noises[k])

@@ -210,13 +210,14 @@ class KeySession(KeyShare):
         """Digest, signed, of t_p for H0 and H1; see `hold_reply`, and `KeyShare`."""
         if step != RELINEARISE:
             raise PolicyError(f"{step!r} is not the step of the relinearisation key")
-        second, once = self.relinearisation_second, self._shared.once
-        make = partial(relinearisation_reply, self.context, second, once=once)
+        context, second = self.context, self.relinearisation_second
+        make = partial(reply_of, context, second, 2, context.key_primes)
         return self.hold_reply(step, before, asked, make)
 
     def hold_decryption(self, step: str, before: str, asked: Body) -> Body:
         """Digest, signed, of the share of the decryption; see `hold_reply`."""
-        make = partial(decryption_reply, self.context, self.decryption_share, step)
+        context, share = self.context, partial(self.decryption_share, label=step)
+        make = partial(reply_of, context, share, 1, context.primes[:DECRYPTION_TOWERS])
         return self.hold_reply(step, before, asked, make)
 
     def hold_reply(self, step: str, before: str, asked: Body, make: Callable[[Body], Body]) -> Body:
@@ -328,34 +329,15 @@ def refresh_reply(
     return Body(blobs=tuple(blobs))
 
 
-def decryption_reply(context: RingContext, share: Operation, step: str, request: Body) -> Body:
-    """Reply to `decrypt`, or to the step that repeats it.
-
-    Raises:
-        MessageError: malformed residues. PolicyError: a share was already given.
-    """
-    low = context.primes[:DECRYPTION_TOWERS]
-    (c1,) = _asked(context, request, 1, low)
-    return Body(blobs=(rns.pack(share(c1, step), low),))
-
-
-def relinearisation_reply(
-    context: RingContext, second: Operation, request: Body, once: Any
+def reply_of(
+    context: RingContext, make: Operation, count: int, primes: Sequence[int], request: Body
 ) -> Body:
-    """Reply to `relinearise`; once: makes what is public once for all parties of a process.
+    """Reply to a step: one polynomial, made of so many that are asked, modulo the same primes.
 
     Raises:
-        MessageError: the request holds no two well-formed sums.
+        MessageError: other than so many, or malformed residues. PolicyError: it was already given.
     """
-    primes = context.key_primes
-    make = partial(_asked, context, request, 2, primes)
-    h0, h1 = once(context, "request", (request.digests, primes), make)
-    return Body(blobs=(rns.pack(second(h0, h1), primes),))
-
-
-def _asked(
-    context: RingContext, request: Body, count: int, primes: Sequence[int]
-) -> list[Residues]:
     if len(request.blobs) != count:
         raise MessageError(f"the step carries exactly {count} blobs, not {len(request.blobs)}")
-    return [rns.unpack(blob, primes, context.params.ring_dim) for blob in request.blobs]
+    asked = [rns.unpack(blob, primes, context.params.ring_dim) for blob in request.blobs]
+    return Body(blobs=(rns.pack(make(*asked), primes),))
