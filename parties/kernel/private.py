@@ -42,6 +42,10 @@ def _unsigned(seeds: Mapping[str, str]) -> bytes:
     raise PolicyError("not everybody has signed the sheets of this run")
 
 
+def _keyless() -> Any:
+    raise PolicyError("this run has no session of keys")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Terms:
     """What an owner agreed to, for the sessions that are made of its rows.
@@ -50,7 +54,7 @@ class Terms:
     insecure: toy rings; colluders: how many it fears; booked: law of the noise and `SumsSheet.cost`
     that its account counts, None: all; spend: the run counts from here on; joint_seed: of
     everybody's seeds, once all have signed the session's sheet with all others of the run; keys:
-    the run's key session, None: of no run.
+    the run's key session: under other keys than these nobody has rows encrypted.
     """
 
     protocols: tuple[str, ...] = EVERY
@@ -61,16 +65,7 @@ class Terms:
     booked: tuple[str, float] | None = None
     spend: Callable[[], None] = lambda: None
     joint_seed: Callable[[Mapping[str, str]], bytes] = _unsigned
-    keys: Callable[[], Any] | None = None
-
-    def check_keys(self, keys: Any) -> None:
-        """Refuse a key session that is not the run's: what it encrypts, others could read.
-
-        Raises:
-            PolicyError: it is another one.
-        """
-        if self.keys is not None and keys is not self.keys():
-            raise PolicyError("these are not the keys of this run")
+    keys: Callable[[], Any] = _keyless
 
 
 class HiddenError(Exception):

@@ -124,8 +124,11 @@ class Run:
 
     @property
     def keys(self) -> Any:
-        """The session of keys; None before there is one."""
-        return next((s for sheet, s in self._opened if type(sheet).__name__ in KEYS), None)
+        """The session of keys. Raises PolicyError: there is none."""
+        for sheet, session in self._opened:
+            if type(sheet).__name__ in KEYS:
+                return session
+        raise PolicyError("this run has no session of keys")
 
     @property
     def has_model(self) -> bool:

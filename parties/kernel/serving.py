@@ -214,9 +214,8 @@ class Serving:
             raise MessageError(f"{kind} has no method of this name to call")
         if method not in QUIET:
             self._count()
-        meant = [_at(self._opened, v) if isinstance(v, Handle) else v for v in values]
         found = getattr(session, method)
-        found = found(*meant, **named) if callable(found) else found
+        found = found(*values, **named) if callable(found) else found
         if callable(found):
             self._undo, found = (self._calls, found), None
         return found
@@ -243,7 +242,7 @@ class Serving:
         """Whether a commitment names the joint seed; see `signed_values.committed_text`."""
         keys = self._of.keys
         _, _, bound = text.removeprefix(COMMITTED).partition(b"\0")
-        return keys is not None and keys.begun and bound.startswith(keys.seed)
+        return bool(keys.begun) and bound.startswith(keys.seed)
 
     def _account(self, method: str, *values: Any) -> Any:
         if method not in ACCOUNT:

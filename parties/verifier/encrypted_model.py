@@ -40,7 +40,7 @@ class EncryptedModelParty(EncryptedRowsParty):
     def begin(self, seeds: Mapping[str, str]) -> None:
         """Make the key share and the pads' key; seeds: everybody's."""
         super().begin(seeds)
-        self.session.begin(self.secret)
+        self.session.begin()
 
     def take_keys(self, index: int, keys: Sequence[Residues]) -> None:
         """Keep some of the evaluation keys."""

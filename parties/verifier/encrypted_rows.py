@@ -88,7 +88,7 @@ class EncryptedRowsParty(PartyProtocol):
     def contribution(self) -> Body:
         """What this party encrypts of its rows, fresh noise included; once."""
         meta, where = places(self.plan, self._sheet, self.name)
-        found = self.session.contribute(self.secret, where)
+        found = self.session.contribute(where)
         both = self.context.primes * 2
         return Body(meta, tuple(rns.pack(each, both) for each in found))
 

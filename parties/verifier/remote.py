@@ -154,8 +154,7 @@ class RemoteSession:
         raise AttributeError(name)
 
     def _call(self, name: str, *values: Any, **named: Any) -> Any:
-        meant = tuple(v._handle if isinstance(v, RemoteSession) else v for v in values)
-        return self._calls("call", self._handle, name, meant, named)
+        return self._calls("call", self._handle, name, values, named)
 
     def begin(self, given: Any) -> bytes:
         """Make its secrets, once; given: seeds, or a session of keys; the joint seed."""

@@ -59,7 +59,7 @@ def label(step: str, position: int) -> str:
 def share(half: CircuitHalf, request: Request) -> Hold:
     """Reply to `refresh/k`, or to the step that repeats it: the kernel makes and keeps it."""
     maps = tuple(half.plan.column_maps(request.index))
-    return Hold(half.secret, partial(half.session.hold_refresh, half.secret, maps))
+    return Hold(half.secret, partial(half.session.hold_refresh, maps))
 
 
 # -- coordinator half -----------------------------------------------------------------------------

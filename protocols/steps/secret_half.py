@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from protocols.ckks.column_map import ColumnMap
 from protocols.ckks.residues import Residues
@@ -80,7 +80,6 @@ class RowsHalf(Protocol):
 
     def hold_refresh(
         self,
-        keys: Any,
         maps: Sequence[ColumnMap | None],
         step: str,
         before: str,

@@ -60,8 +60,8 @@ def asked(step: str, value: int = 1) -> Body:
 def held_refresh(session: KeySession, step: str, before: str, request: Body) -> Body:
     """As a session of encrypted rows has it made."""
     rows = RowsSession.__new__(RowsSession)
-    rows._terms = Terms()
-    return rows.hold_refresh(session, (None, None), step, before, request)
+    rows._terms = Terms(keys=lambda: session)
+    return rows.hold_refresh((None, None), step, before, request)
 
 
 def hold(session: KeySession, step: str, request: Body, before: str = BEFORE) -> SignedValue:

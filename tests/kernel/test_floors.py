@@ -109,7 +109,7 @@ def no_keys_after_the_end(kernel: Any) -> bool:
     """A session that ended before it had keys gets none."""
     party = model.Watched(kernel=kernel)
     party.session.erase()
-    return model.fails(PolicyError, lambda: party.session.begin(party))
+    return model.fails(PolicyError, lambda: party.session.begin())
 
 
 def no_pads_after_the_end(kernel: Any) -> bool:

@@ -129,7 +129,7 @@ class Watched:
             "colluders": COLLUDERS,
             "booked": ("gaussian", BOOKED),
         }
-        self.private.terms = Terms(spend=self.spend, **(agreed | terms))
+        self.private.terms = Terms(spend=self.spend, keys=lambda: self, **(agreed | terms))
         rows: Any = self.private.keep(Looked(shard or shard_of(), self.log))
         self.context, self.seed, self.joint_key = joint().context, SEED, None
         with self.private:
@@ -156,7 +156,7 @@ class Watched:
     def begin(self, pads: bool = True, keys: Any = 1 << 10) -> Watched:
         """With everything that a round needs, but for what is left out."""
         session = self.session
-        session.begin(self)
+        session.begin()
         if pads:
             made = {name: Pads(dict(ROSTER), name, SEED, KEYS[name]) for name in "bcd"}
             every = {"a": session.pad_key(), **{name: pad.key() for name, pad in made.items()}}
@@ -385,11 +385,11 @@ def keys_are_complete(kernel: Any) -> bool:
 
 def keys_come_once(kernel: Any) -> bool:
     party, early = made(kernel), Watched(kernel=kernel)
-    early.session.begin(early)
+    early.session.begin()
     found = [
         fails(PolicyError, lambda: party.session.take_keys(halves()[:1])),
         fails(PolicyError, lambda: early.session.take_keys(halves())),
-        fails(PolicyError, lambda: party.session.begin(party)),
+        fails(PolicyError, lambda: party.session.begin()),
         fails(PolicyError, lambda: party.session.restore(early.session.state())),
     ]
     return all(found)
@@ -397,7 +397,7 @@ def keys_come_once(kernel: Any) -> bool:
 
 def keys_are_of_this_ring(kernel: Any) -> bool:
     party = Watched(kernel=kernel)
-    party.session.begin(party)
+    party.session.begin()
     party.joint_key = joint().public_b
     bad = [halves()[0][:3], halves()[0] + np.uint64(1 << 62)]
     bad_half = [fails(MessageError, lambda h=h: party.session.take_keys([h])) for h in bad]  # type: ignore[misc]
@@ -419,7 +419,7 @@ def maps_are_of_its_columns(kernel: Any) -> bool:
 def slots_are_of_this_ring(kernel: Any) -> bool:
     wide = replace(COLUMNS, num_slots=2 * COLUMNS.num_slots)
     party = Watched(replace(SHEET, columns=wide), kernel)
-    return fails(PolicyError, lambda: party.session.begin(party))
+    return fails(PolicyError, lambda: party.session.begin())
 
 
 def replies_open_among_all(kernel: Any) -> bool:
@@ -471,7 +471,6 @@ def a_restarted_session_goes_on(kernel: Any) -> bool:
     party, fresh = made(kernel), Watched(kernel=kernel)
     first = opened(party, "gradient/0", party.round(0))
     fresh.joint_key = joint().public_b
-    fresh.session._terms = replace(fresh.session._terms, keys=lambda: fresh)
     fresh.session.restore(through_the_codec(party.session.state()))
     fresh.others = party.others
     if not fails(PolicyError, lambda: fresh.round(0)):

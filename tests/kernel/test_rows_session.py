@@ -74,7 +74,7 @@ class Party:
             "colluders": COLLUDERS,
             "booked": ("gaussian", BOOKED),
         }
-        private.terms = Terms(spend=self.spend, **(agreed | terms))
+        private.terms = Terms(spend=self.spend, keys=lambda: self, **(agreed | terms))
         own = {"rows": len(x), "num_features": D, "schema": SCHEMA}
         rows = SimpleNamespace(x=x, y=y, weight=np.ones(len(x)), **own)
         self.private, self.context = private, SimpleNamespace(num_slots=SLOTS)
@@ -98,7 +98,7 @@ class Party:
     def contribute(self, *places: Any) -> list[Any]:
         """What is encrypted."""
         with self.private, patch.object(self.kernel, "encrypt", self.encrypt):
-            self.session.contribute(self, list(places))  # type: ignore[arg-type]
+            self.session.contribute(list(places))
         return [each[2] for each in self.log if isinstance(each, tuple)]
 
 

@@ -98,20 +98,20 @@ class ModelSession:
 
     # -- keys -------------------------------------------------------------------------------------
 
-    def begin(self, keys: KeySession) -> bytes:
-        """Once; keys: this party's; the joint seed, which is theirs, 32 bytes.
+    def begin(self) -> bytes:
+        """With the keys of its run, once; the joint seed, which is theirs, 32 bytes.
 
         Raises:
-            PolicyError: a second time, other keys than the run's, or the sheet packs rows for
-                another ring.
+            PolicyError: a second time, before there are keys, or the sheet packs rows for another
+                ring.
         """
         if self._keys is not None or self._is_over:
             raise PolicyError("this session has its keys; others would answer rounds again")
-        self._terms.check_keys(keys)
+        keys: KeySession = self._terms.keys()
         if keys.context.params.num_slots != self._sheet.columns.num_slots:
             raise PolicyError("the sheet of this run is refused: slots of another ring")
+        self._pads = Pads(dict(self._sheet.roster), self._name, keys.seed, self._signing_key)
         self._keys = keys
-        self._pads = Pads(dict(self._sheet.roster), self._name, self.seed, self._signing_key)
         return self.seed
 
     @property
@@ -295,10 +295,7 @@ class ModelSession:
 
     def restore(self, state: Any) -> None:
         """Inverse of `state`, in place of `begin`; the run's keys and joint key are here."""
-        keys: Any = self._terms.keys and self._terms.keys()
-        if keys is None:
-            raise PolicyError("the keys of this session are not there")
-        self.begin(keys)
+        self.begin()
         own, held = state
         restore(self, own)
         for halves in held:

@@ -56,20 +56,19 @@ class RowsSession:
             self._numbers,
         )
 
-    def contribute(self, keys: KeySession, places: Sequence[NDArray[np.int32]]) -> list[Residues]:
+    def contribute(self, places: Sequence[NDArray[np.int32]]) -> list[Residues]:
         """(c0, c1) of each vector of slots, once.
 
         places: for each slot of each vector 1 + the place of its number in `packed.values`, one
         array after the other; 0 where it is empty.
 
         Raises:
-            PolicyError: a second time, or under other keys than the run's. MessageError: a row
-                stands in two slots, or in none.
+            PolicyError: a second time, or before the joint key. MessageError: a row stands in two
+                slots, or in none.
         """
         if self.is_over:
             raise PolicyError("this session has encrypted its rows; again, they would have others")
-        sheet = self._sheet
-        self._terms.check_keys(keys)
+        sheet, keys = self._sheet, self._terms.keys()
         self.check_places(places, keys.context.num_slots)
         key = keys.public_key()
         self.is_over = True
@@ -97,15 +96,10 @@ class RowsSession:
             raise MessageError("a number of a row stands in no slot, or in two")
 
     def hold_refresh(
-        self,
-        keys: KeySession,
-        maps: Sequence[ColumnMap | None],
-        step: str,
-        before: str,
-        asked: Body,
+        self, maps: Sequence[ColumnMap | None], step: str, before: str, asked: Body
     ) -> Body:
         """Digest, signed, of the shares of a refresh through these maps; see `hold_reply`."""
-        self._terms.check_keys(keys)
+        keys: KeySession = self._terms.keys()
         shares = partial(keys.shares, drawn=masks.drawn, of_model=False)
         make = partial(refresh_reply, keys.context, shares, maps, step)
         return keys.hold_reply(step, before, asked, make)
