@@ -33,8 +33,8 @@ COSTLY = (
 )
 # Where the classes are whose objects make up a party's state.
 OWN = (
-    *("parties.", "protocols.steps.samples", "protocols.steps.endorsed"),
-    "protocols.steps.rounds",
+    *("parties.", "protocols.steps.samples", "protocols.steps.confirmed"),
+    *("protocols.steps.endorsed", "protocols.steps.rounds"),
 )
 
 
