@@ -156,10 +156,10 @@ class RemoteSession:
     def _call(self, name: str, *values: Any, **named: Any) -> Any:
         return self._calls("call", self._handle, name, values, named)
 
-    def begin(self, given: Any) -> bytes:
-        """Make its secrets, once; given: seeds, or a session of keys; the joint seed."""
+    def begin(self, *seeds: Mapping[str, str]) -> bytes:
+        """Make its secrets, once; seeds: of a session that needs them; the joint seed."""
         if self._seed is None:
-            self._seed = bytes(self._call("begin", given))
+            self._seed = bytes(self._call("begin", *seeds))
         return self._seed
 
     def erase(self) -> None:

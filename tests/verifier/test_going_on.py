@@ -166,7 +166,7 @@ def test_what_was_taken_back_is_not_opened_after_a_restart(tmp_path: Path) -> No
     """Or sessions outlive their run, on other rows."""
     owner = Restarted(tmp_path)
     ask, keys, session, _ = begun(owner)
-    call(ask, session, "contribute", keys, [places()])
+    call(ask, session, "contribute", [places()])
     ask("save", Body(), 1)
     ask = owner.again()
     ask("resume")
@@ -189,7 +189,7 @@ def test_a_run_that_goes_on_is_charged(tmp_path: Path, end: str) -> None:
     with suppress(CohortError):
         ask("resume")
         keys, session = opened(ask, KEYS_SHEET, SUMS)
-        call(ask, session, "contribute", keys, [places()])
+        call(ask, session, "contribute", [places()])
         assert owner.runs_spent() == 1
         return
     assert end != "stop", "a session that was stopped goes on"
@@ -291,7 +291,7 @@ def test_two_agents_on_one_ledger_release_once_for_a_payment(tmp_path: Path, bef
             ask("account", "spend")
             raise AssertionError("a second release under one payment")
     with pytest.raises((CohortError, HiddenError)):
-        call(ask, session, "contribute", keys, [places()])
+        call(ask, session, "contribute", [places()])
 
 
 def test_a_refused_session_unlocks_no_seal(tmp_path: Path) -> None:
