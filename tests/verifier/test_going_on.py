@@ -165,7 +165,7 @@ def test_a_refused_state_is_not_gone_on_from(tmp_path: Path) -> None:
 def test_what_was_taken_back_is_not_opened_after_a_restart(tmp_path: Path) -> None:
     """Or sessions outlive their run, on other rows."""
     owner = Restarted(tmp_path)
-    ask, keys, session, _ = begun(owner)
+    ask, _, session, _ = begun(owner)
     call(ask, session, "contribute", [places()])
     ask("save", Body(), 1)
     ask = owner.again()
@@ -188,7 +188,7 @@ def test_a_run_that_goes_on_is_charged(tmp_path: Path, end: str) -> None:
     ask = owner.again()
     with suppress(CohortError):
         ask("resume")
-        keys, session = opened(ask, KEYS_SHEET, SUMS)
+        _, session = opened(ask, KEYS_SHEET, SUMS)
         call(ask, session, "contribute", [places()])
         assert owner.runs_spent() == 1
         return
