@@ -399,7 +399,7 @@ def rescaled(
     """
     start = scaled(moment, norm_bound=norm_bound, sigma=sigma, split=split, failure=failure)
     bound = np.abs(start.square).sum(axis=1)
-    roots = 1 / np.sqrt(np.maximum(bound, HAIR * bound.max()))
+    roots = 1 / np.sqrt(np.maximum(bound, max(HAIR * bound.max(), _UNDERFLOW)))
     scale = float(roots.max()) * norm_bound
     return _proven(start, np.diag(roots / scale), split), scale**2
 

@@ -182,10 +182,12 @@ def _known(weights: Floats, candidate: Candidate, public: Moments) -> _Known | N
     values, vectors = np.linalg.eigh(public.moment)
     moment = (vectors * np.maximum(values, 0.0)) @ vectors.T
     # Clipped rows have a smaller bias.
-    bias = min(max(math.sqrt(moment[-1, -1]), 0.75 * public.bias), public.bias)
+    bias = min(max(math.sqrt(max(moment[-1, -1], 0.0)), 0.75 * public.bias), public.bias)
     center = public.matrix @ moment[:, -1] / bias
     whitened = public.matrix @ moment @ public.matrix
     length = float(np.linalg.norm(center))
+    if not length > 0:
+        return None  # noise has left nothing of the constant column
     basis = _complement(center / length)
     q, directions = np.linalg.eigh(basis.T @ whitened @ basis)
     q = np.maximum(q, _LEAST)
