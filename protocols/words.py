@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 Fact = tuple[str, str, str]
 """Name, value, meaning."""
+NONE = "–"
+"""Stands for a figure that does not exist, wherever a person reads."""
 ATTACK = "the best known attack takes about 2^128 operations (HomomorphicEncryption.org tables)"
 
 INSECURE = "INSECURE: toy ring without any security; for tests only, never with real data"
@@ -47,8 +49,8 @@ def duration(seconds: float) -> str:
 
 
 def number(value: float) -> str:
-    """Four significant digits, no trailing zeros."""
-    return f"{value:.4g}".replace("-", "−")
+    """Four significant digits, no trailing zeros; `NONE` where there is none."""
+    return NONE if value != value else f"{value:.4g}".replace("-", "−")
 
 
 def printable(text: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from ciphercohort.results.coefficients import ratio_texts, with_ends
 from ciphercohort.results.exact_sums import TOY, exact_fields, exact_words
 from ciphercohort.results.latex import latex, latex_number, latex_row, latex_words
-from protocols.words import printable
+from protocols.words import NONE, printable
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -25,7 +25,7 @@ def _number(value: float, digits: int = 4, fewer: int = 0, error: float = 0.0) -
     error: what is smaller than it may well be 0, and is shown as that.
     """
     if value != value:
-        return "–"
+        return NONE
     size = abs(value)
     if size and (max(size, error) < 10.0**-digits or size >= 1e6):
         return f"{value:.3e}"
@@ -33,7 +33,7 @@ def _number(value: float, digits: int = 4, fewer: int = 0, error: float = 0.0) -
 
 
 def _probability(value: float) -> str:
-    return "–" if value != value else f"{value:.3f}"
+    return NONE if value != value else f"{value:.3f}"
 
 
 def _cells(row: Mapping[str, Any], ratio: str) -> list[str]:

@@ -22,11 +22,10 @@ from protocols.errors import ParameterError
 from protocols.statistics.evaluation.class_figures import class_figures
 from protocols.statistics.evaluation.figures import LEAST, figures, target_figures
 from protocols.statistics.evaluation.objective import EvaluationObjective
+from protocols.words import NONE
 
 LOUD = 0.1
 """Of the area under ROC: a larger standard deviation of noise is told of."""
-NONE = "–"
-"""Stands for a figure that does not exist."""
 ALL, HELD_OUT = "all", "held-out"
 """Rows that a model is judged on."""
 WORDS = {

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import platform
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
@@ -23,6 +22,7 @@ from ciphercohort.job.inputs import CONDITION
 from ciphercohort.report import plots
 from ciphercohort.report.html import bar, fragment, noted, render, tag
 from ciphercohort.report.release import Release
+from ciphercohort.results.coefficients import beyond, ratio_at
 from ciphercohort.results.documents import coefficients
 from ciphercohort.results.exact_sums import exact_words, marks
 from ciphercohort.results.plan_figures import coalitions_of, composed_of
@@ -34,7 +34,6 @@ from protocols.privacy.loss import epsilon_for_mu, mu_for_epsilon
 from protocols.words import HOLDS, Fact, count, duration, number, size
 
 MOST_COEFFICIENTS = 20
-LARGEST_LOG = math.log(sys.float_info.max)
 PHASES = {
     "agree": "agree on the plan and on a joint seed",
     "keys": "make the joint keys; no one holds the secret key",
@@ -151,8 +150,8 @@ def coefficient_table(release: Release) -> dict[str, Any]:
             continue
         effect = float(effects[k, 0])
         drawn = bar(abs(effect) / (float(largest.max()) or 1.0), effect < 0)
-        ratio = math.exp(min(coef[0, k], LARGEST_LOG))
-        of_units = (*cells, number(ratio)) if per_unit else ()
+        ratio = ratio_at(coef[0, k])
+        of_units = (*cells, beyond(ratio) or number(ratio)) if per_unit else ()
         rows.append((fragment(names[k], drawn), *of_units, number(effect)))
     blank = [] if many else ["", ""]
     rows += [("Intercept", *map(number, intercept), *blank)] if per_unit else []

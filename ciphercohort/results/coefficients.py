@@ -8,8 +8,12 @@ from typing import Any
 
 from scipy.stats import t
 
+from protocols.words import NONE
+
 LEVEL = 0.95
 MOST_DIGITS = 6
+MOST_RATIO = 1e100
+"""Ratios beyond it, and below its inverse, are told as that: noise may leave any coefficient."""
 
 
 def coefficient(
@@ -32,7 +36,7 @@ def coefficient(
     }
     if ratio:
         ends = (("", "coef"), ("_low", "low"), ("_high", "high"))
-        row |= {f"{ratio}{end}": _exp(row[key]) for end, key in ends}
+        row |= {f"{ratio}{end}": ratio_at(row[key]) for end, key in ends}
     return row
 
 
@@ -62,9 +66,17 @@ def with_ends(row: Mapping[str, Any], ratio: str) -> str:
     return found and f"{found} [{low}, {high}]"
 
 
+def beyond(ratio: float) -> str:
+    """Words of one that `MOST_RATIO` ends; empty of any other."""
+    words = f"> {MOST_RATIO:g}" if ratio >= MOST_RATIO else ""
+    return f"< {1 / MOST_RATIO:g}" if ratio <= 1 / MOST_RATIO else words
+
+
 def _told(value: float, digits: int) -> str:
     if value != value:
-        return "–"
+        return NONE
+    if words := beyond(value):
+        return words
     fixed = value == 0 or 10.0**-MOST_DIGITS <= value < 1e6
     return f"{value:.{digits}f}" if fixed else f"{value:.3e}"
 
@@ -75,5 +87,8 @@ def left_out(names: Sequence[str]) -> list[str]:
     return [words] if names else []
 
 
-def _exp(value: float) -> float:
-    return math.inf if value > 700 else math.exp(value)
+def ratio_at(coef: float) -> float:
+    """exp(coef), within MOST_RATIO and its inverse; NaN of none."""
+    if math.isnan(coef):
+        return coef
+    return min(max(math.exp(min(max(coef, -700.0), 700.0)), 1 / MOST_RATIO), MOST_RATIO)

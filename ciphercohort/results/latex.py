@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from protocols.words import NONE
+
 _SIGNS = {
     **{"\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}"},
     **{sign: f"\\{sign}" for sign in "&%$#_"},
@@ -41,7 +43,7 @@ def latex_words(text: str) -> str:
 
 def latex_number(text: str) -> str:
     """A number as Python prints it, as mathematics; a dash for none; empty stays empty."""
-    if text in ("–", "nan"):
+    if text == NONE:
         return "--"
     if not text:
         return ""

@@ -36,6 +36,7 @@ from protocols.statistics.study.description import (
     whole_numbers,
 )
 from protocols.statistics.study.objectives import DescriptionObjective
+from protocols.words import NONE as NO_FIGURE
 
 BINS, PRIVATE_BINS = 200, 20
 """Exact counts cost bytes; each noisy one adds to the error of quantiles."""
@@ -228,6 +229,8 @@ class Description(Tabled):
                 f"{self._summed()}; ± is the noise of what is above it, or before it, found by "
                 "drawing the noise of all counts anew"
             )
+            if none := [name for name, group in self._tabled() if _has_none(group)]:
+                yield f"{NO_FIGURE}: noise has left no rows in a column of {', '.join(none)}"
             if any(math.isnan(c["sd"]) for c in self._numbers()):
                 yield (
                     f"no standard deviation where noise drowns it: its square is less than {CLEAR} "
@@ -241,8 +244,12 @@ class Description(Tabled):
 
     def _numbers(self) -> Iterator[dict[str, Any]]:
         """Figures of numeric columns, of all groups and sites."""
-        for group in (*self.groups.values(), *self.sites.values()):
+        for _, group in self._tabled():
             yield from (own for own in group["columns"].values() if "sd" in own)
+
+    def _tabled(self) -> list[tuple[str, dict[str, Any]]]:
+        """All groups and sites."""
+        return [*self.groups.items(), *self.sites.items()]
 
     def _summed(self) -> str:
         """Of counts that are sums of others."""
@@ -298,6 +305,11 @@ def _lines(
         yield (f"{INDENT}missing", *(_count(each["missing"]) for each in cells), *blank)
 
 
+def _has_none(group: dict[str, Any]) -> bool:
+    """Whether a column of it has no rows."""
+    return any(own["n"] == 0 for own in group["columns"].values())
+
+
 def _quartiles(cells: dict[str, Any], key: str, digits: int) -> str:
     median, *ends = (number(cells[name + key], digits) for name in ("median", "q1", "q3"))
     return f"{median} [{', '.join(ends)}]"
@@ -308,10 +320,16 @@ def _count(value: float | None) -> str:
 
 
 def _share(cells: dict[str, Any], k: int) -> str:
-    value, n = cells["counts"][k], cells["n"]
-    if value is None or n is None:
+    value, share = cells["counts"][k], _percent(cells, k)
+    if value is None or cells["n"] is None:
         return _count(value)
-    return f"{value:,.0f} ({100 * min(value / n, 1.0):.1f})" if n > 0 else "–"
+    return NO_FIGURE if math.isnan(share) else f"{value:,.0f} ({share:.1f})"
+
+
+def _percent(cells: dict[str, Any], k: int) -> float:
+    """A category's share; NaN of a count that is not shown, and where noise leaves no rows."""
+    value, n = cells["counts"][k], cells["n"]
+    return math.nan if value is None or not n else 100 * min(value / n, 1.0)
 
 
 # -- from the sum ---------------------------------------------------------------------------------
@@ -515,7 +533,7 @@ def _figures(
         row[-1 if variable.categories else variable.places[3]] = 0.0
     if variable.categories:
         *counts, missing = shown_counts(row, cover, private)
-        n = None if missing is None else rows - float(row[-1])
+        n = None if missing is None else max(rows - float(row[-1]), 0.0)
         return {"n": n, "missing": missing, "counts": counts, "categories": variable.categories}
     figures: dict[str, Any] = numeric_figures(
         row, rows, variable.low, variable.high, noise, numbers
@@ -545,12 +563,12 @@ def _drawing(variable: Variable, groups: dict[str, dict[str, Any]]) -> Any:
             if variable.categories:
                 first = int(variable.is_coded)
                 counts, names = own["counts"][first:], variable.categories[first:]
-                n = math.nan if own["n"] is None else max(own["n"], 1.0)
-                share = [math.nan if c is None else 100 * c / n for c in counts]
+                share = [_percent(own, first + j) for j in range(len(counts))]
                 places = np.arange(len(share)) + 0.8 * (k - (len(groups) - 1) / 2) / len(groups)
                 axes.barh(places, np.nan_to_num(share), height=0.7 / len(groups), color=colors[k])
+                mark = " *" if own["n"] is None or None in counts else f" {NO_FIGURE}"
                 for place in places[np.isnan(share)]:  # as in the table
-                    axes.text(0, place, " *", va="center", color=colors[k])
+                    axes.text(0, place, mark, va="center", color=colors[k])
                 labels = () if counted else names
                 axes.set_yticks(range(len(labels)), labels)
                 axes.set_ylim(-0.6, len(share) - 0.4)

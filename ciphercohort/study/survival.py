@@ -30,6 +30,7 @@ from protocols.statistics.evaluation.figures import LEAST, Told
 from protocols.statistics.study.curves import LEVEL, Curve, Test, log_rank
 from protocols.statistics.study.noisy import Noise
 from protocols.statistics.study.objectives import LifetimesObjective
+from protocols.words import NONE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,8 +233,8 @@ class Survival(Tabled):
             )
         if few_of := [name for name in self.curves if name not in named]:
             yield (
-                f"no curve, no median and no mean, for never {self.least} rows are at risk "
-                f"together: {', '.join(few_of)}"
+                f"no curve, no median and no mean, for never after the first time are {self.least} "
+                f"rows at risk together: {', '.join(few_of)}"
             )
         cut = {name: c for name, c in named.items() if c.is_cut and math.inf in c.quantile()}
         if cut:
@@ -275,7 +276,7 @@ class Survival(Tabled):
             times = np.concatenate([[curve.begin], curve.times[kept], [curve.end]])
             told = [np.concatenate([[1.0], e[kept]]) for e in (curve.survival, low, high)]
             drawn[name] = times, *(np.append(each, each[-1]) for each in told)
-        unknown = "–" if self.private else "*"
+        unknown = NONE if self.private else "*"
         counts = {
             name: [_count(count, unknown) for count in self.counts(curve)[2].values()]
             for name, curve in self.curves.items()
@@ -298,7 +299,7 @@ def _time(row: Mapping[str, Any], key: str) -> str:
     """Of a group; where rows are left at the end of its curve, nobody knows what is behind."""
     value = row[key]
     if math.isnan(value):
-        return "–"
+        return NONE
     beyond = f"> {row['until']:.5g}" if row["cut"] else "not reached"
     return beyond if math.isinf(value) else f"{value:.5g}"
 

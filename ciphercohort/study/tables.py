@@ -14,7 +14,7 @@ from ciphercohort.report.html import Html, fragment, page, picture, section, tab
 from ciphercohort.results.coefficients import with_ends
 from ciphercohort.results.exact_sums import exact_words
 from ciphercohort.results.latex import latex, latex_row, latex_words
-from protocols.words import printable
+from protocols.words import NONE, printable
 
 INDENT = "  "
 NUMBER = re.compile(r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?")
@@ -148,7 +148,7 @@ class Tabled(ABC):
 def number(value: float, digits: int = 2) -> str:
     """Fixed digits; a dash for none."""
     if value != value:
-        return "–"
+        return NONE
     # No -0.00.
     return f"{round(value, digits) + 0.0:.{digits}f}" if abs(value) < 1e6 else f"{value:.3e}"
 
@@ -156,7 +156,7 @@ def number(value: float, digits: int = 2) -> str:
 def p_value(value: float) -> str:
     """As papers print it."""
     if value != value:
-        return "–"
+        return NONE
     return "<0.001" if value < 0.001 else f"{value:.3f}"
 
 

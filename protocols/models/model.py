@@ -26,7 +26,7 @@ from protocols.numerics.approximation import (
     error_bound,
     sigmoid_approximation,
 )
-from protocols.words import Fact
+from protocols.words import NONE, Fact
 
 Array = NDArray[np.float64]
 
@@ -50,7 +50,7 @@ class Measure:
 
     def shown(self, value: float) -> str:
         """In a table; a dash where there is no figure."""
-        return "–" if np.isnan(value) else self.form.format(self.scale * value).replace("-", "−")
+        return NONE if np.isnan(value) else self.form.format(self.scale * value).replace("-", "−")
 
 
 class Model(ABC):

@@ -86,8 +86,8 @@ class Curve:
 
     @property
     def known(self) -> bool:
-        """Whether it has a bin."""
-        return self.reached > self.first
+        """Whether it has a bin, and that ends after its begin: no time passes in the first one."""
+        return self.reached > self.first and bool(self.times[self.reached - 1] > self.begin)
 
     @property
     def begin(self) -> float:

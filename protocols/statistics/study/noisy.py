@@ -115,7 +115,7 @@ class Noise:
         again = falling(sums + self.draws, most)
         drawn = _at_risk(again), _dying(again, inside)
         alive, risk = (np.where(inside, each, 1.0) for each in (at_risk - dying, at_risk))
-        return Curve(
+        found = Curve(
             times=times,
             start=start,
             at_risk=at_risk,
@@ -128,6 +128,7 @@ class Noise:
             first=first,
             reached=reached,
         )
+        return found if found.known else None
 
     def log_rank(self, curves: list[Curve]) -> Test | None:
         """As `curves.log_rank`, with the noise in the covariance; where all curves are known."""

@@ -1,10 +1,11 @@
-"""Evaluations in which noise has left nothing: every output says so, and none fails."""
+"""Evaluations and standard errors of which noise has left nothing: every output says so."""
 
 from __future__ import annotations
 
 import json
 import warnings
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,24 @@ import numpy as np
 import pytest
 
 from ciphercohort.after.evaluation_words import lines
+from ciphercohort.after.inference import infer_by
+from ciphercohort.after.inference_table import latex_table
 from ciphercohort.after.judged import Evaluation, judged
-from ciphercohort.report.notebook import evaluation_html
-from ciphercohort.report.release_report import held_out_table
+from ciphercohort.report.notebook import evaluation_html, inference_html
+from ciphercohort.report.release import with_limits
+from ciphercohort.report.release_report import held_out_table, inference_table
+from ciphercohort.results.documents import to_json
 from ciphercohort.results.predict import ReleasedModel
+from ciphercohort.results.result import targets_of
+from parties.reader.schema import NumericColumn, Schema, Targets
+from parties.reader.views import by_range
+from protocols.errors import CohortError
 from sims.evaluation import evaluate
 from tests.ciphercohort.after import test_class_evaluation as classes
-from tests.sims.evaluation_tables import COSTED, COUNTED, MODEL, table
+from tests.sims.evaluation_tables import COSTED, COUNTED, MODEL, SCHEMA, table
+from tests.sims.noise_alone import Alone, Make, opened, unsaid
+
+VISITS = NumericColumn("visits", 0.0, 40.0)
 
 LINEAR = ReleasedModel(schema=COSTED, weights=MODEL.weights[:, None], model="linear")
 MODELS = {
@@ -57,10 +69,53 @@ def test_every_output_of_noise_alone(private: Evaluation, tmp_path: Path) -> Non
             read = held_out_table(json.loads(found.write(tmp_path).read_text()))
         rows = [str(each) for each in read["rows"]]
         alts = [alt for _, alt, _ in read["pictures"]]
-        assert not [
-            each for each in (*told, *rows, *alts) if any(x in each for x in ("nan", "None"))
-        ]
+        assert not [*filter(None, map(unsaid, (*told, *rows, *alts)))]
         # The reader of a document is told what the reader of a screen is.
         assert len(rows) == len(list(found.measures()))
         none += sum("noise has left none" in each for each in rows)
     assert none > 0, "no table took a figure away"
+
+
+FITTED: dict[str, tuple[str, Schema]] = {
+    "logistic": ("logistic", SCHEMA),
+    "poisson": ("poisson", COUNTED),
+    "linear": ("linear", COSTED),
+    "several targets": (
+        "linear",
+        replace(COSTED, label=Targets((*targets_of(COSTED.label).columns, VISITS))),
+    ),
+}
+
+
+def far(own: np.ndarray, _: float, power: int) -> np.ndarray:
+    """The rows' own information, and a score of any size."""
+    score = 10.0**power * np.random.default_rng(power + 9).normal(size=6)
+    return np.concatenate([score, own[6:]])
+
+
+@pytest.mark.parametrize("kind", FITTED)
+def test_standard_errors_of_noise_alone(kind: str) -> None:
+    """None, or in every document the same table, whatever is left of it."""
+    model, schema = FITTED[kind]
+    own, frame = by_range(schema, private=True), table(3000)
+    shape = (6,) if model == "logistic" else (6, len(schema.label.names))
+    made: list[Make] = [*opened(2)]
+    if model != "linear":
+        made += [partial(far, power=power) for power in (-6, 0, 1, 2, 4)]
+    found, ratios = 0, ""
+    for make in made:
+        sums = Alone.of(frame, own, make, 8.0)
+        try:
+            each = infer_by(sums, schema, np.zeros(shape), model)
+        except CohortError as error:
+            assert not unsaid(str(error))
+            continue
+        body = with_limits(json.loads(to_json(each.released())))
+        read = latex_table(body["rows"], body["about"], each.ratio)
+        page = str(inference_table(body["rows"], body["about"]))
+        assert each.latex() == read and str(each.cells()[1])[1:-1] in page
+        told = [each.text(), page, read, inference_html(each)]
+        assert not [*filter(None, map(unsaid, told))]
+        found, ratios = found + 1, ratios + page
+    assert found
+    assert ("> 1e+100" in ratios and "< 1e-100" in ratios) == (model == "logistic")
