@@ -54,6 +54,11 @@ class Account:
         """Whether there is a ledger."""
         return self._ledger is not None
 
+    @property
+    def is_charged(self) -> bool:
+        """Whether a refusal costs: a run is reserved, or was spent; or there is no ledger."""
+        return self._ledger is None or self._open is not None or self._spent
+
     def require(self, run: str) -> None:
         """Refuse to go on from a run that this ledger was not charged for; run: its plan's digest.
 

@@ -106,8 +106,7 @@ def check_rows(
         PrivacyError: names how many rows it takes.
     """
     needs = _needs(found, shape)
-    more = ", or a larger epsilon" if shape.rows < found.usual else ""
-    words = f"standard errors: {_reach_words(needs, shape.rows)}{more}"
+    words = f"standard errors: {_reach_words(needs, shape.rows)}"
     if shape.rows < found.least:
         raise PrivacyError(words)
     if not however_noisy and _doubtful(needs, shape.rows):
@@ -126,6 +125,8 @@ def check_inference(config: SimulationConfig, shape: PublicFigures) -> tuple[str
     if not found or not needs or not _doubtful(needs, found["rows"]):
         return ()
     words = f"standard errors: {_reach_words(needs, found['rows'])}"
+    if found["rows"] < needs["rows_least"]:
+        raise PrivacyError(f"{words}; nothing was spent: leave --inference out")
     if not config.however_noisy:
         raise PrivacyError(f"{words}; nothing was spent: leave --inference out, or {INSIST}")
     return (words,)
@@ -176,7 +177,9 @@ def inference_line(found: dict[str, Any]) -> str:
 def _reach_words(needs: dict[str, Any], rows: int) -> str:
     usual = f"{needs['rows_usual']:,}"
     spread = "independent columns that are spread over a sixth of their ranges"
-    more = f"take {usual} rows{or_epsilon(needs['epsilon_usual'])}; rare categories need more rows"
+    epsilon = needs["epsilon_usual"]
+    larger = or_epsilon(epsilon) if math.isfinite(epsilon) else " or a larger epsilon"
+    more = f"take {usual} rows{larger}; rare categories need more rows"
     if rows < needs["rows_least"]:
         return (
             f"no intervals: {rows:,} rows are below {needs['rows_least']:,}, which any columns "

@@ -26,6 +26,7 @@ from protocols.exchange.documents import suggest
 from protocols.statistics.evaluation.figures import LEAST
 from protocols.statistics.study.description import (
     CLEAR,
+    ROOM,
     are_whole,
     category_difference,
     fitting_bins,
@@ -217,7 +218,8 @@ class Description(Tabled):
             if not v.categories
         }
         if told := ", ".join(f"{name} {step:.3g}" for name, step in steps.items() if step):
-            yield f"quantiles are within one step of a public grid: {told}"
+            beside = ", beside their noise" * self.private
+            yield f"quantiles are within one step of a public grid{beside}: {told}"
         if told := ", ".join(name for name, step in steps.items() if not step):
             yield (
                 "quantiles of whole numbers are the least that so many rows do not exceed, without "
@@ -230,7 +232,10 @@ class Description(Tabled):
                 "drawing the noise of all counts anew"
             )
             if none := [name for name, group in self._tabled() if _has_none(group)]:
-                yield f"{NO_FIGURE}: noise has left no rows in a column of {', '.join(none)}"
+                yield (
+                    f"{NO_FIGURE}, and counts without shares: rows that are not {ROOM} times their "
+                    f"noise, and quantiles that it may put anywhere: {', '.join(none)}"
+                )
             if any(math.isnan(c["sd"]) for c in self._numbers()):
                 yield (
                     f"no standard deviation where noise drowns it: its square is less than {CLEAR} "
@@ -306,8 +311,9 @@ def _lines(
 
 
 def _has_none(group: dict[str, Any]) -> bool:
-    """Whether a column of it has no rows."""
-    return any(own["n"] == 0 for own in group["columns"].values())
+    """Whether noise has left a column of it without a figure."""
+    columns = group["columns"].values()
+    return any(own["n"] is None if "counts" in own else math.isnan(own["q3"]) for own in columns)
 
 
 def _quartiles(cells: dict[str, Any], key: str, digits: int) -> str:
@@ -383,6 +389,8 @@ def describe_by(sums: SumSeries, asked: DescribeOptions) -> Description:
     noise = dict[str, float]()
     if private:
         noise = _noise(columns, tables, of_groups, found, std)
+        told = {name: math.isfinite(noise[name]) for name in differences}
+        differences = {n: own if told[n] else math.nan for n, own in differences.items()}
         _ = by_site and _noise(columns, tables, of_sites, by_site, std)
     return Description(
         num_rows=sums.rows,
@@ -423,7 +431,7 @@ def _noise(
         for own in (group["columns"][name] for name in names):
             told = {f"{key}_noise": next(spread) for key in NUMERIC_FIGURES}
             drowned = {f"{key}_noise": math.nan for key in NUMERIC_FIGURES if math.isnan(own[key])}
-            own |= told | drowned
+            own |= told | {key: own[key] for key in told if key in own} | drowned
     return dict(zip(apart, _spread(np.array(differences)).tolist(), strict=True))
 
 
@@ -534,6 +542,8 @@ def _figures(
     if variable.categories:
         *counts, missing = shown_counts(row, cover, private)
         n = None if missing is None else max(rows - float(row[-1]), 0.0)
+        if n is not None and n <= ROOM * noise:
+            n = None  # shares of it would be anything
         return {"n": n, "missing": missing, "counts": counts, "categories": variable.categories}
     figures: dict[str, Any] = numeric_figures(
         row, rows, variable.low, variable.high, noise, numbers
@@ -566,7 +576,8 @@ def _drawing(variable: Variable, groups: dict[str, dict[str, Any]]) -> Any:
                 share = [_percent(own, first + j) for j in range(len(counts))]
                 places = np.arange(len(share)) + 0.8 * (k - (len(groups) - 1) / 2) / len(groups)
                 axes.barh(places, np.nan_to_num(share), height=0.7 / len(groups), color=colors[k])
-                mark = " *" if own["n"] is None or None in counts else f" {NO_FIGURE}"
+                is_hidden = None in (own["missing"], *counts)
+                mark = " *" if is_hidden else f" {NO_FIGURE}"
                 for place in places[np.isnan(share)]:  # as in the table
                     axes.text(0, place, mark, va="center", color=colors[k])
                 labels = () if counted else names

@@ -223,6 +223,11 @@ class Survival(Tabled):
         """Where curves begin and end, where that is not where times do."""
         few = "noise drowns them" if self.private else f"fewer than {self.least} are at risk"
         named = {name: curve for name, curve in self.curves.items() if curve.known}
+        if self.stays.late and not self.stays.grid.recorded:
+            yield (
+                "rows are at risk for the whole bin that they enter in: curves are too high where "
+                "many enter; --grid makes bins as narrow as times are recorded"
+            )
         if any(curve.begin > curve.start for curve in named.values()):
             begins = ", ".join(f"{name}: {curve.begin:.5g}" for name, curve in named.items())
             yield (

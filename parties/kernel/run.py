@@ -88,6 +88,8 @@ class Run:
         """
         chosen = None
         if held_out is not None:
+            if not self.account.is_charged:
+                raise PolicyError("rows are compared with coins once a run is booked")
             chosen = self.coins.chosen(held_out, self.private.adopt(self.rows), *plans)
         return self.private.adopt(rows).used(self._order, chosen)
 

@@ -55,7 +55,7 @@ class EncryptedModelParty(EncryptedRowsParty):
             PolicyError: a repetition at another point: the difference of both has no noise.
         """
         again, view = repeated(label) != label, self.rounds.view.digest
-        return self.session.gradient(t, point, self.elements, view, self.missing, again)
+        return self.session.gradient(t, point, self.elements, view, again)
 
     def erase(self) -> None:
         """Erase the key share, rows, noise and pads."""

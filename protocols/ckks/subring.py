@@ -8,7 +8,7 @@ c k + j, for each j, is n / 2k times the projection
 
 So a sum over columns, copied into all columns, costs no arithmetic on polynomials; and a polynomial
 whose 2k coefficients of the subring are zero says nothing of sums over columns, whatever the others
-are: the kernel.
+are.
 
 Everything here is on residues in evaluation form, in OpenFHE's order: entry e is the value at
 zeta^(2 rev(e) + 1), rev reversing bits, so that the entries of one Y are n / 2k in a row.
@@ -70,7 +70,7 @@ def embedded(rows: Any, primes: Sequence[int], ring_dim: int) -> Residues:
     return np.repeat(values, ring_dim // count, axis=1)
 
 
-def kernel(primes: Sequence[int], ring_dim: int, period: int, stream: RandomSource) -> Residues:
+def outside(primes: Sequence[int], ring_dim: int, period: int, stream: RandomSource) -> Residues:
     """Uniform modulo every prime, but for the coefficients of the subring, which are zero.
 
     These are zero exactly where the n / 2k entries of each value of Y add up to zero, so the last

@@ -16,8 +16,8 @@ from parties.kernel import ROOMS
 ROOT = Path(__file__).parents[2]
 TRUSTED = Trusted.of(ROOT)
 README = (ROOT / "parties/kernel/README.md").read_text()
-MOST_LINES = 10822
-OF_PROTOCOLS = {"encrypted-rows": 4640, "encrypted-model": 5590, "secure-aggregation": 4895}
+MOST_LINES = 10820
+OF_PROTOCOLS = {"encrypted-rows": 4638, "encrypted-model": 5584, "secure-aggregation": 4896}
 """The goal is 5,500 of each."""
 
 

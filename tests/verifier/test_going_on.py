@@ -300,7 +300,11 @@ def test_a_refused_session_unlocks_no_seal(tmp_path: Path) -> None:
     ask("begin")
     opened(ask, KEYS_SHEET)
     OTHERS.agree(ask)
-    others = ask("used", "", "", HeldOut(share=0.34, draw="d"), "ab" * 32)
+    half = HeldOut(share=0.34, draw="d")
+    with pytest.raises(PolicyError, match="once a run is booked"):  # its refusal would be free
+        ask("used", "", "", half, "ab" * 32)
+    ask("account", "reserve", (EVENT,), 0.0, "run")
+    others = ask("used", "", "", half, "ab" * 32)
     with pytest.raises(PolicyError):
         ask("open", replace(SUMS, session="another"), others, "")
     with pytest.raises(PolicyError, match="a session of this run has"):

@@ -124,7 +124,7 @@ def draw_masks(
     def mask(trace_map: TraceMap) -> tuple[Residues, Residues]:
         count = 2 * trace_map.period
         inner = mask_values(low, parties, count, SystemRandomness())
-        outer = subring.kernel(low, n, trace_map.period, ExpandedRandomness())
+        outer = subring.outside(low, n, trace_map.period, ExpandedRandomness())
         whole = rns.add(outer, subring.embed(inner, low, n), low)
         return whole, subring.embed(trace_map.apply(inner), context.primes, n)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, TypeVar
 
@@ -185,21 +185,20 @@ class ModelSession:
         point: Sequence[Residues],
         elements: Sequence[str],
         view: str,
-        missing: Collection[str] = (),
         again: bool = False,
     ) -> list[list[Residues]]:
         """(c0, c1) of each part of the gradient of round t, noise included; once, t rising.
 
         point: c0 of each part at level 0, none at t = 0, where weights are zero; elements: labels
         of the random elements that are their c1; view: what parties of one sum are asked alike,
-        pads of others do not cancel; missing: parties whose replies are not in the sum; again:
-        once more for the same point, without parties that have vanished.
+        pads of others do not cancel; again: once more for the same point, without parties that
+        have vanished since.
 
         Raises:
             PolicyError: the round is over, or none; keys are due; a repetition at another point.
             MessageError: the point is not of this run.
         """
-        label = self._opened_round(t, point, elements, missing, again)
+        label = self._opened_round(t, point, elements, again)
         self._terms.spend()
         keys, context, columns = self._held, self._held.context, self._sheet.columns
         low, n = context.primes[:REFRESH_TOWERS], context.params.ring_dim
@@ -211,9 +210,9 @@ class ModelSession:
         parts = keys.encrypt_onto(keys.public_key(), sums, names, ("gradient", "gradient"))
         own, stream = self._own_terms(t, counts), ExpandedRandomness()
         for part, polynomials in enumerate(parts):
-            pad = self._pads.pad(f"{view}/{label}/{part}", low, 2 * columns.period, missing)
+            pad = self._pads.pad(f"{view}/{label}/{part}", low, 2 * columns.period, keys.missing)
             inner = rns.add(pad, subring.reduced(own[part], low), low)
-            hidden = subring.kernel(low, n, columns.period, stream)
+            hidden = subring.outside(low, n, columns.period, stream)
             hidden = rns.add(hidden, subring.embedded(inner, low, n), low)
             polynomials[0] = rns.add(polynomials[0], hidden, low)
         return parts
@@ -223,7 +222,6 @@ class ModelSession:
         t: int,
         point: Sequence[Residues],
         elements: Sequence[str],
-        missing: Collection[str],
         again: bool,
     ) -> str:
         """The round's label; from here on it is over, whatever comes of it."""
@@ -233,9 +231,8 @@ class ModelSession:
             raise PolicyError(f"round {t!r} is over or none: {first} to {last - 1} are")
         if self._loaded is None:
             raise PolicyError("not all evaluation keys are here yet")
-        others = {*dict(sheet.roster)} - {self._name}
-        if not {*missing} <= others or len({*missing}) > sheet.lost:
-            raise PolicyError(f"missing={[*missing]} are not at most {sheet.lost} other parties")
+        if len(missing := self._held.missing) > sheet.lost:
+            raise PolicyError(f"{missing} are missing, more than was agreed")
         due = sheet.columns.num_parts if t else 0
         if len(point) != due or len(elements) < due:
             raise MessageError(f"{len(point)} parts of a point, {due} are due")

@@ -21,12 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-QUARTILES = (0.25, 0.5, 0.75)
+QUARTILES = {"q1": 0.25, "median": 0.5, "q3": 0.75}
 ROUNDED, ROUNDED_ROW = 1e-6, 2.0**-35
 """What rounding may move an exact sum of z by at most, and a row of it; by one row that is a
 thousandth off a whole number, of at most 200, it is moved farther."""
 APART, SPREAD = 1e-5, 1e-12
 """Of groups that do not vary: what rounding does not leave of a difference, and a variance."""
+ROOM = 5
+"""Times its noise that a number of rows has to be for a mean; a quantile's counts twice theirs."""
 CLEAR = 2.5
 """Times its noise that a variance has to be for a standard deviation."""
 
@@ -84,8 +86,8 @@ def numeric_figures(
     n, width = float(rows - missing), high - low
     step = width / len(counts) if numbers is None else 0.0
     figures = {"n": n, "missing": float(missing), "step": step}
-    if n <= 0:
-        return figures | dict.fromkeys(("mean", "sd", "q1", "median", "q3"), math.nan)
+    if n <= ROOM * noise:
+        return figures | dict.fromkeys(("mean", "sd", *QUARTILES), math.nan)
     mean = first / n
     # Of a noisy mean the square is too large, by noise^2 / n^2.
     variance = (second - n * mean**2 + noise**2 / n) / (n - 1) if n > 1 else math.nan
@@ -99,18 +101,41 @@ def numeric_figures(
     ends = np.cumsum(counts)
     above, below = np.maximum.accumulate(ends), np.minimum.accumulate(ends[::-1])[::-1]
     ends = np.append(np.clip((above + below)[:-1] / 2, 0.0, n), n)
-    quartiles = []
-    for share in QUARTILES:
+    edges = low + width * np.arange(len(counts) + 1) / len(counts)
+    drift = noise * math.sqrt(len(counts))
+    quartiles, errors = [], {"mean_noise": width * noise / n * math.sqrt(1 + mean**2)}
+    for name, share in QUARTILES.items():
         place = share * n
         k = int(np.searchsorted(ends, place * (1 - 1e-12)))
         start = ends[k - 1] if k else 0.0
         inside = (place - start) / (ends[k] - start) if ends[k] > start else 0.0
         quartiles.append(float(low + step * (k + inside) if numbers is None else numbers[k]))
+        if k == len(counts) - 1 and n <= 10 * drift:
+            quartiles[-1] = math.nan  # noise alone puts it there, and would again
+        elif noise:
+            errors[f"{name}_noise"] = _off(ends, place, quartiles[-1], noise, edges)
+    if n <= 2 * drift:
+        quartiles = [math.nan] * len(QUARTILES)
     return figures | {
         "mean": float(np.clip(low + width * (mean + 0.5), low, high)),
         "sd": float(width * spread),
-        **dict(zip(("q1", "median", "q3"), quartiles, strict=True)),
+        **dict(zip(QUARTILES, quartiles, strict=True)),
+        **(errors if noise else {}),
     }
+
+
+def _off(ends: Array, place: float, found: float, noise: float, edges: Array) -> float:
+    """How far a quantile is off where the counts up to each bin are off by a standard deviation.
+
+    The farther end of all that such counts do not rule out: draws of the noise on top of counts
+    that it has driven to an end of the range would stay there. ends: counts up to each bin; place:
+    of the quantile; found: it; noise: of each count; edges: of the bins.
+    """
+    std = noise * np.sqrt(np.arange(1, len(ends) + 1))
+    std[-1] = 0.0
+    most, least = np.maximum.accumulate(ends + std), np.maximum.accumulate(ends - std)
+    apart = [np.interp(place, np.append(0.0, np.maximum(e, 0.0)), edges) for e in (most, least)]
+    return float(max(abs(each - found) for each in apart))
 
 
 def is_clear(counts: Array, n: float, mean: float, noise: float) -> bool:

@@ -22,7 +22,6 @@ from ciphercohort.after.inference import Inference, naming
 from ciphercohort.after.inference_cost import check_inference, inference_line
 from ciphercohort.after.inference_rows import to_ranges
 from ciphercohort.after.sums import sums_wanted
-from ciphercohort.cli.console import closing_lines
 from ciphercohort.job.config import SimulationConfig
 from ciphercohort.job.figures import figures_of
 from ciphercohort.report.release import Release
@@ -425,17 +424,11 @@ def test_a_run_with_inference(tmp_path: Path) -> None:
             rows=900, features=5, no_privacy=True, inference=True, timing=False, **COMMON
         ).to_dict()["inference"]
     )
-    with pytest.raises(PrivacyError, match="no intervals: 1,440.*nothing was spent: leave"):
-        simulate(data=frame, epsilon=0.05, **asked)
-    refused = simulate(data=frame, epsilon=0.05, however_noisy=True, **asked)
-    assert refused.inference is None
-    assert any("no standard errors" in warning for warning in refused.warnings)
-    assert any("standard errors: no intervals: 1,440" in note for note in refused.notes)
-    # What was foreseen is not paid for.
-    assert refused.promise is not None and refused.promise.after is None
-    assert any("none of their sums was opened" in warning for warning in refused.warnings)
-    assert not any("for the whole run" in line for line in closing_lines(refused))
-    assert math.isfinite(refused.scores.log_loss)
+    for insists in (False, True):
+        with pytest.raises(PrivacyError, match="no intervals: 1,440.*: leave --inference out$"):
+            simulate(data=frame, epsilon=0.05, however_noisy=insists, **asked)
+    with pytest.raises(PrivacyError, match="probably no intervals: 1,440.* by --however-noisy"):
+        simulate(data=frame, epsilon=1.0, **asked)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from protocols.ckks import CkksParameters
 from protocols.ckks import residues as rns
 from protocols.ckks.context import RingContext
-from protocols.ckks.subring import drawn, embed, kernel
+from protocols.ckks.subring import drawn, embed, outside
 from protocols.ckks.transform import evaluations
 from protocols.privacy.laws.seeded import SeededRandomness
 
@@ -41,9 +41,12 @@ def test_large_coefficients_are_embedded_exactly() -> None:
 def test_the_kernel_has_no_element() -> None:
     """Its values of each Y add up to zero; what is drawn is below its prime."""
     primes = CONTEXT.primes[:3]
-    for found in (kernel(primes, N, 4, SeededRandomness(1)), drawn(primes, N, SeededRandomness(1))):
+    for found in (
+        outside(primes, N, 4, SeededRandomness(1)),
+        drawn(primes, N, SeededRandomness(1)),
+    ):
         rns.check(found, primes, N)
-    chunks = kernel(primes, N, 4, SeededRandomness(1)).reshape(3, 8, -1).astype(object)
+    chunks = outside(primes, N, 4, SeededRandomness(1)).reshape(3, 8, -1).astype(object)
     assert not any(
         (row.sum(axis=1) % prime).any() for row, prime in zip(chunks, primes, strict=True)
     )
