@@ -24,6 +24,7 @@ from ciphercohort.study.asked import (
     CurveOptions,
     DescribeOptions,
     GlmOptions,
+    Insists,
     StayColumns,
     parted,
 )
@@ -249,13 +250,15 @@ def cox(data: Table, **given: Any) -> Cox | PrivateCox | Pooled:
 
     With imputations several, of rows whose missing cells are drawn, and what they tell together.
 
-    given: fields of `StayColumns`, `CoxOptions` and `Asked`.
+    given: fields of `StayColumns`, `CoxOptions`, `Insists` and `Asked`.
 
     Raises:
         CohortError: an option or the data are refused; the message says why.
     """
+    insists, given = parted(Insists, given)
     own, asked = parted(CoxOptions, given)
     terms, sums = _of_stays(data, asked, (own.strata, own.curves), own.imputations)
+    sums = replace(sums, however_noisy=insists.however_noisy)
     return terms.found(partial(imputed_by, hazards_by), sums, own, SURVIVAL)
 
 

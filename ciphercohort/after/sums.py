@@ -85,7 +85,8 @@ class SumSeries(ABC):
 
     schema: of their rows; sizes: rows of whole tables by party; wanted: the promise; held_out:
     which of the rows are summed, None: all; columns: names of those that a study takes, empty: all;
-    asked: what it was asked for, which its first plan states;
+    asked: what it was asked for, which its first plan states; however_noisy: also where noise will
+    probably leave nothing of the result, else refused before a sum;
     of_training: digest of the plan of the training whose model they are at, see `GradientPlan`;
     on_progress: is told of a unit, how many are done, and of how many, 0: nobody knows; done: all
     sums so far.
@@ -97,6 +98,7 @@ class SumSeries(ABC):
     held_out: HeldOut | None = None
     columns: tuple[str, ...] = ()
     asked: Mapping[str, Any] = field(default_factory=dict)
+    however_noisy: bool = False
     of_training: str = ""
     on_progress: Callable[[str, int, int], None] = lambda unit, done, total: None
     done: list[Opened] = field(default_factory=list)
@@ -110,6 +112,11 @@ class SumSeries(ABC):
     def rows(self) -> int:
         """N, of all parties."""
         return self.figures.rows
+
+    @property
+    def begun(self) -> bool:
+        """Whether sums of it were opened before: it is gone on with, or read again."""
+        return False
 
     @property
     def notes(self) -> list[str]:

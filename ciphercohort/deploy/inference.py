@@ -92,6 +92,11 @@ class DeployedSums(SumSeries):
             sessions=_series(settings, first) if first else [],
         )
 
+    @property
+    def begun(self) -> bool:
+        """Whether there are sessions of it."""
+        return bool(self.sessions)
+
     def ran(self, template: GradientPlan) -> tuple[GradientPlan, Array, str]:
         """A session of its own, or the one that is there."""
         plan = template.among("template", members_of(self.settings))

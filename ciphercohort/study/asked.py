@@ -106,6 +106,17 @@ class CoxOptions(_Options):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Insists:
+    """What moves no figure, and so is no part of what a study was asked for."""
+
+    however_noisy: bool = option(
+        False,
+        "Of cox with --epsilon: also where noise will probably leave nothing of the result, else "
+        "refused.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class GlmOptions(_Options):
     """Of a generalised linear model. target, weight, offset: numbers of the schema's targets."""
 

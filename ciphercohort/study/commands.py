@@ -23,6 +23,7 @@ from ciphercohort.study.asked import (
     DescribeOptions,
     DryRun,
     GlmOptions,
+    Insists,
     StayColumns,
     SurvivalModel,
 )
@@ -109,7 +110,7 @@ COMMANDS = (
         Each sum is a session, which every party consents to. The schema's targets are time, event
         and, if rows enter late, entry.
         """,
-        records=(SurvivalModel, CurveOptions, CoxOptions),
+        records=(SurvivalModel, CurveOptions, CoxOptions, Insists),
         simulated=(StayColumns,),
         few=(
             *("data", "time", "event", "model", "by", "schema", "include", "split", "epsilon"),
@@ -274,16 +275,20 @@ def _chosen(name: str, own: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """
     if name != "survival":
         return name, own
-    functions = {"kaplan-meier": ("survival", CurveOptions), "cox": ("cox", CoxOptions)}
+    functions: dict[str, tuple[str, tuple[Any, ...]]] = {
+        "kaplan-meier": ("survival", (CurveOptions,)),
+        "cox": ("cox", (CoxOptions, Insists)),
+    }
     model = own.pop("model")
     if model not in functions:
         raise ParameterError(f"model={model!r} is not {' or '.join(functions)}")
-    name, record = functions[model]
-    known = {each.name for each in fields(record)}
-    others = {each.name for _, other in functions.values() for each in fields(other)}
-    for each in sorted(others - known):
+    name, records = functions[model]
+    known = {each.name for record in records for each in fields(record)}
+    all_records = [record for _, several in functions.values() for record in several]
+    others = {each.name: each.default for record in all_records for each in fields(record)}
+    for each in sorted({*others} - known):
         value = own.pop(each)
-        if value is not None:
+        if value != others[each]:
             raise ParameterError(f"{each}={value!r} belongs to the other model: leave it out")
     return name, own
 

@@ -7,7 +7,7 @@ goes on by it, opening no sum twice.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ from ciphercohort.study.asked import (
     CurveOptions,
     DescribeOptions,
     GlmOptions,
+    Insists,
     parted,
 )
 from ciphercohort.study.cox import Cox
@@ -78,9 +79,11 @@ def survival(centre: Coordinator, **given: Any) -> tuple[Path, Survival]:
 def cox(centre: Coordinator, **given: Any) -> tuple[Path, Cox | PrivateCox | Pooled]:
     """A Cox model, with epsilon one of piecewise hazards; with imputations several, pooled.
 
-    given: fields of `CoxOptions` and `ChosenColumns`, and as of `survival`, which see.
+    given: fields of `CoxOptions`, `ChosenColumns` and `Insists`, and as of `survival`, which see.
+    A series that is gone on with is not refused for its noise.
     """
-    return _found(centre, "cox", **given)
+    insists, given = parted(Insists, given)
+    return _found(centre, "cox", insists, **given)
 
 
 def glm(centre: Coordinator, **given: Any) -> tuple[Path, Glm | Pooled]:
@@ -113,12 +116,14 @@ def forecast(
         CohortError: an option is refused, or no plan can be certified.
     """
     settings, kind = centre.settings, KINDS[study]
+    insists, given = parted(Insists, given) if study == "cox" else (Insists(), given)
     options, columns = _asked(kind, settings, given)
     sums = _Foreseen(
         schema=kind.view(Schema.load(settings.folder / SCHEMA)),
         sizes={card.name: card.rows for card in settings.owners().values()},
         wanted=sums_wanted(epsilon, delta, colluders),
         columns=columns,
+        however_noisy=insists.however_noisy,
     )
     try:
         kind.find(sums, options)
@@ -207,6 +212,7 @@ KINDS = {
 def _found(
     centre: Coordinator,
     study: str,
+    insists: Insists | None = None,
     *,
     epsilon: float | None = None,
     delta: float = DEFAULT_DELTA,
@@ -230,7 +236,7 @@ def _found(
     drive = centre.driving(tell, session, begun)
     record, columns = _asked(kind, centre.settings, _tuples(terms))
     asked = {"study": study, "options": asdict(record), "columns": [*columns], **promise}
-    found, body, sessions = _by_sums(centre.settings, asked, drive, session)
+    found, body, sessions = _by_sums(centre.settings, asked, drive, session, insists)
     folder = centre.settings.session_folder(sessions[0])
     if isinstance(found, SpentError):
         write(folder, kind.name, body, {}, fresh=False)
@@ -265,7 +271,11 @@ def _asked(kind: _Kind, settings: Settings, given: dict[str, Any]) -> tuple[Any,
 
 
 def _by_sums(
-    settings: Settings, asked: Mapping[str, Any], drive: Drive | None, first: str | None
+    settings: Settings,
+    asked: Mapping[str, Any],
+    drive: Drive | None,
+    first: str | None,
+    insists: Insists | None = None,
 ) -> tuple[Any, dict[str, Any], list[str]]:
     """What is found, or why nothing is, its JSON document and the sums' sessions.
 
@@ -280,6 +290,7 @@ def _by_sums(
     if strange := [*{*columns}.difference(kind.columns(whole) if kind.columns else ())]:
         raise ParameterError(f"columns, {shown(strange[0])}: this table has none of this name")
     sums = DeployedSums.of(settings, drive, schema, wanted, first, columns=columns, asked=asked)
+    sums = replace(sums, however_noisy=bool(insists and insists.however_noisy))
     try:
         with spent_is_told(sums):
             found = kind.find(sums, kind.record(**asked["options"]))

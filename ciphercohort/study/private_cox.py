@@ -17,7 +17,8 @@ import numpy as np
 from scipy.linalg import block_diag
 
 from ciphercohort.after.inference import naming
-from ciphercohort.after.sums import SumSeries, noise_std
+from ciphercohort.after.inference_cost import INSIST
+from ciphercohort.after.sums import SumSeries, noise_std, or_epsilon
 from ciphercohort.job.options import option_name
 from ciphercohort.results.coefficients import LEVEL, coefficient
 from ciphercohort.results.result import Array
@@ -38,6 +39,7 @@ from parties.reader.views import row_norm
 from protocols.errors import ParameterError, PrivacyError
 from protocols.privacy.certificates.mechanism import Mechanism
 from protocols.privacy.certificates.sums import MECHANISM_SHARE
+from protocols.privacy.loss import epsilon_for_mu
 from protocols.privacy.loss.accounting import compose
 from protocols.statistics.inference.budget import COUNTED as COUNTING
 from protocols.statistics.inference.budget import left_mu
@@ -249,7 +251,7 @@ def check_reach(sums: SumSeries, stays: Stays, covariates: Covariates, mu: float
     of variance v has about the information N min(1, N v / s); numbers are on [-1, 1].
 
     Raises:
-        PrivacyError: no covariate has an interval, whatever its rows.
+        PrivacyError: no covariate has an interval, whatever its rows; or see `_check_events`.
     """
 
     def least(events: float, weight: float) -> float:
@@ -283,7 +285,10 @@ def check_reach(sums: SumSeries, stays: Stays, covariates: Covariates, mu: float
         adds=Lifetimes(bins=BINS, recorded=False, late=stays.late), exact=False
     )
     std = noise_std(sums.plan(counted, mu * math.sqrt(COUNTED))) * sums.rows
-    told = [f"it takes {math.ceil(least_events(std, BINS)):,} events or more"]
+    events_needed = math.ceil(least_events(std, BINS))
+    told = [f"it takes {events_needed:,} events or more"]
+    if not sums.begun:
+        _check_events(events_needed, mu, sums)
     for events in EVENTS:
         needed = least(events / 10, WEIGHT)
         each = needs_words(needed) if needed <= USUAL else "probably no interval is left"
@@ -293,6 +298,24 @@ def check_reach(sums: SumSeries, stays: Stays, covariates: Covariates, mu: float
         "table, and the budget is spent. Columns that depend on each other, strong effects, and "
         "luck of the noise need up to twice such a spread; %s",
         *(f"{sums.rows:,}", len(covariates.names), sums.wanted.epsilon, "; ".join(told), CURE),
+    )
+
+
+def _check_events(needed: int, mu: float, sums: SumSeries) -> None:
+    """needed: events, at a budget of mu; so many rows should have one as half of all.
+
+    Raises:
+        PrivacyError: they will probably not, and nobody insists, or there are not so many rows.
+    """
+    rows, wanted = sums.rows, sums.wanted
+    if needed <= rows and (2 * needed <= rows or sums.however_noisy):
+        return
+    epsilon = epsilon_for_mu(mu=mu * 2 * needed / rows, delta=MECHANISM_SHARE * wanted.delta)
+    insist = "" if needed > rows else f", or {INSIST}"
+    raise PrivacyError(
+        f"hazard ratios of {rows:,} rows with epsilon={wanted.epsilon:g}: noise drowns fewer than "
+        f"{needed:,} events, more than {'all' if needed > rows else 'half of all'} rows; nothing "
+        f"was spent: take {2 * needed:,} rows or more{or_epsilon(epsilon)}{insist}"
     )
 
 

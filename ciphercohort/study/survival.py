@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ciphercohort.after.sums import Opened, SumSeries
+from ciphercohort.after.sums import Opened, SumSeries, noise_std
 from ciphercohort.results.exact_sums import exact_fields
 from ciphercohort.study.asked import CurveOptions
 from ciphercohort.study.pictures import marks, survival_picture
@@ -25,10 +25,10 @@ from ciphercohort.study.stays import Stays
 from ciphercohort.study.tables import PaperTable, Tabled, number, p_value
 from parties.kernel.study.lifetimes import Lifetimes
 from parties.reader.arms import OTHER
-from protocols.errors import ParameterError
+from protocols.errors import ParameterError, PrivacyError
 from protocols.statistics.evaluation.figures import LEAST, Told
-from protocols.statistics.study.curves import LEVEL, Curve, Test, log_rank
-from protocols.statistics.study.noisy import Noise
+from protocols.statistics.study.curves import LEVEL, Curve, Test, after, log_rank
+from protocols.statistics.study.noisy import RELIABLE, Noise
 from protocols.statistics.study.objectives import LifetimesObjective
 from protocols.words import NONE
 
@@ -309,6 +309,28 @@ def _time(row: Mapping[str, Any], key: str) -> str:
     return beyond if math.isinf(value) else f"{value:.5g}"
 
 
+def noise_of(adds: Lifetimes, std: float) -> Noise:
+    """std: of each opened cell, times N."""
+    return Noise(std=std, bins=adds.bins, series=adds.shape[-1], factored=adds.factored)
+
+
+def check_noise(noise: Noise, stays: Stays, begin: float, rows: int) -> None:
+    """Before a sum is opened; rows: N, which no number at risk is above.
+
+    Raises:
+        PrivacyError: noise drowns every group, whatever the rows are.
+    """
+    spread = noise.spread[after(stays.times, begin)]
+    # Without late entries a curve is known from its first time on, or nowhere.
+    std = float((spread if stays.late else spread[:1]).min(initial=math.inf))
+    if math.isfinite(std) and rows < RELIABLE * std:
+        raise PrivacyError(
+            f"noise of standard deviation {std:.3g} on a number at risk drowns every group of "
+            f"{rows:,} rows: a curve takes {math.ceil(RELIABLE * std):,} rows or more, or a larger "
+            "epsilon, or a coarser grid; nothing was spent"
+        )
+
+
 def survival_by(sums: SumSeries, asked: CurveOptions) -> Survival:
     """By any sums over rows of `views.by_range`.
 
@@ -316,7 +338,7 @@ def survival_by(sums: SumSeries, asked: CurveOptions) -> Survival:
 
     Raises:
         ParameterError: `asked.by` is no column with groups, there is no event, or noise drowns
-            all. CohortError: the sum is refused, or aborted.
+            all. PrivacyError: see `check_noise`. CohortError: the sum is refused, or aborted.
     """
     private = sums.wanted.epsilon is not None
     by, tau, least = asked.by, asked.tau, asked.least
@@ -334,14 +356,12 @@ def survival_by(sums: SumSeries, asked: CurveOptions) -> Survival:
         groups=groups.places,
         factored=private,
     )
-    opened = sums.open(LifetimesObjective(adds=adds, exact=not private))
+    task = LifetimesObjective(adds=adds, exact=not private)
+    if private and not sums.begun:
+        check_noise(noise_of(adds, noise_std(sums.plan(task)) * sums.rows), stays, begin, sums.rows)
+    opened = sums.open(task)
     cells = (opened.values * sums.rows).reshape(adds.shape)
-    noise = Noise(
-        std=opened.noise_std * sums.rows,
-        bins=adds.bins,
-        series=adds.shape[-1],
-        factored=adds.factored,
-    )
+    noise = noise_of(adds, opened.noise_std * sums.rows)
     named = dict(zip(groups.several, cells[groups.order], strict=True))
     # What sums know of rows stands in no document that has an epsilon.
     notes = [] if private else list(sums.notes)

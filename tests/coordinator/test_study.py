@@ -19,14 +19,14 @@ import statsmodels.api as sm
 from rich.console import Console
 from statsmodels.duration.hazard_regression import PHReg
 
-from ciphercohort.after.sums import sums_wanted
+from ciphercohort.after.sums import SpentError, sums_wanted
 from ciphercohort.deploy.deployed import next_run
 from ciphercohort.deploy.evaluation import evaluation_plan
 from ciphercohort.deploy.party import Party
 from ciphercohort.job.config import SimulationConfig
 from ciphercohort.report.status_page import by_series, page, status_tables
 from ciphercohort.results.predict import ReleasedModel
-from ciphercohort.study import deployed
+from ciphercohort.study import deployed, private_cox
 from ciphercohort.study.asked import GlmOptions
 from ciphercohort.study.description import ALL
 from ciphercohort.study.glm import glm_by
@@ -476,6 +476,34 @@ def test_private_curves_are_in_the_ledgers(clinics: Hospitals) -> None:
     check_verified(path)
     for name in NAMES:
         assert 0.97 * 8 < clinics.agents.ledger(name).spent("rows").epsilon <= 8 * (1 + 1e-9)
+
+
+def test_what_noise_will_leave_nothing_of_asks_nobody(
+    clinics: Hospitals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that insists is refused by what its sums open; its series goes on, and is read again."""
+    centre = folder_of(clinics, True)
+    with pytest.raises(PrivacyError, match="drowns every group.*nothing was spent"):
+        deployed.survival(centre, epsilon=0.01)
+    with pytest.raises(PrivacyError, match="nothing was spent.*insist by --however-noisy"):
+        deployed.cox(centre, epsilon=0.9)
+    with pytest.raises(PrivacyError, match="more than all rows; nothing was spent: take"):
+        deployed.cox(centre, epsilon=0.6, however_noisy=True)
+    assert not (clinics.settings.folder / "sessions").exists()
+    for name in NAMES:
+        assert clinics.agents.ledger(name).spent("rows").epsilon == 0
+
+    def nothing(*_: object) -> None:
+        raise PrivacyError("nothing can be estimated")
+
+    monkeypatch.setattr(private_cox, "read", nothing)
+    with pytest.raises(SpentError, match="as spent"):
+        deployed.cox(centre, epsilon=0.9, however_noisy=True)
+    (path,) = clinics.settings.folder.rglob("survival.json")
+    assert "however_noisy" not in path.read_text()
+    assert [each.detail for each in session_checks(path.parent) if not each.passed] == []
+    with pytest.raises(SpentError, match="as spent"):
+        deployed.cox(centre, epsilon=0.9, session=path.parent.name)
 
 
 def test_private_hazards_are_those_of_a_simulation(

@@ -323,6 +323,16 @@ ASKED: dict[str, Cases] = {
         ),
         ("cox",): (wrong("--from 6", "other model"),),
     },
+    "however_noisy": {
+        ("cox",): (
+            does("--however-noisy", same),
+            wrong("--epsilon 0.9", "nothing was spent.*insist by --however-noisy"),
+        ),
+        ("curves",): (
+            wrong("--however-noisy", "other model"),
+            wrong("--epsilon 0.01", "drowns every group.*nothing was spent"),
+        ),
+    },
     "strata": {
         ("cox",): (
             does(

@@ -10,6 +10,7 @@ from dataclasses import fields, replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,12 +24,12 @@ from statsmodels.genmod.families import Poisson
 from statsmodels.genmod.generalized_linear_model import GLM
 
 from ciphercohort import simulate
-from ciphercohort.after.sums import SpentError, SumSeries
+from ciphercohort.after.sums import SpentError, SumSeries, sums_wanted
 from ciphercohort.results.documents import to_json
 from ciphercohort.study.asked import CoxOptions, CurveOptions, DescribeOptions, GlmOptions
 from ciphercohort.study.cox import Cox
 from ciphercohort.study.pictures import forest_picture
-from ciphercohort.study.private_cox import PrivateCox
+from ciphercohort.study.private_cox import PrivateCox, _check_events
 from ciphercohort.study.stays import ALL, Stays
 from ciphercohort.study.survival import Survival
 from ciphercohort.study.tables import ratio_cells
@@ -905,9 +906,54 @@ def test_with_epsilon_curves_are_as_near_as_they_say(bins: int | None) -> None:
 
 def test_noise_that_drowns_everything_is_said_before_a_figure() -> None:
     with pytest.raises(SpentError, match="drowns every group.*epsilon=.* as spent"):
-        survival(table(), by="arm", epsilon=0.05, seed=1, **asked(False))
+        survival(table(), by="arm", epsilon=0.2, seed=1, **asked(False))
     with pytest.raises(ParameterError, match="400 bins or less"):
         survival(table(), by="arm", epsilon=1.0, bins=401, **asked(False))
+
+
+def charged(ledger: Path) -> list[Path]:
+    """Ledgers, beside the file of their limit."""
+    return [path for path in ledger.rglob("*") if path.is_file() and path.name != "budget.json"]
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_noise_that_drowns_all_rows_is_refused_before_a_sum(late: bool, tmp_path: Path) -> None:
+    """And charged to no ledger; so many rows as it names do open one."""
+    ledger, rows = tmp_path / "ledger", table()
+    given = asked(late, epsilon=0.02, seed=1)
+    with pytest.raises(PrivacyError, match="drowns every group of 480 rows.*nothing was") as told:
+        survival(rows, ledger=ledger, **given)
+    assert not isinstance(told.value, SpentError) and charged(ledger) == []
+    (needed,) = re.findall(r"takes ([\d,]+) rows", str(told.value))
+    opened = list[object]()
+    for count, opens in ((int(needed.replace(",", "")) + 20, True), (len(rows), False)):
+        many = pd.concat([rows] * (count // len(rows) + 1), ignore_index=True)[:count]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(SumSeries, "open", lambda *own: opened.append(own) or 1 / 0)
+            with pytest.raises((ZeroDivisionError, PrivacyError)):
+                survival(many, **given)
+        assert bool(opened) == opens
+        opened.clear()
+
+
+def test_hazards_of_too_few_rows_for_their_events_are_refused_before_a_sum(tmp_path: Path) -> None:
+    """Unless one insists, and even then where all rows are too few."""
+    ledger = tmp_path / "ledger"
+    with pytest.raises(PrivacyError, match="more than half of all rows; nothing was spent") as told:
+        cox(table(), epsilon=1.5, seed=1, ledger=ledger, **asked(False))
+    assert not isinstance(told.value, SpentError) and charged(ledger) == []
+    (larger,) = re.findall(r"or epsilon=([\d.]+)", str(told.value))
+    with pytest.raises(PrivacyError, match="no interval can be given.*narrow the ranges"):
+        cox(table(), epsilon=float(larger), seed=1, **asked(False))
+    with pytest.raises(SpentError, match="as spent"):
+        cox(table(), epsilon=1.5, seed=1, ledger=ledger, however_noisy=True, **asked(False))
+    assert charged(ledger)
+    for needed, insists in ((241, True), (480, True), (240, False)):
+        few = SimpleNamespace(rows=480, wanted=sums_wanted(1.0, 1e-5, 0), however_noisy=insists)
+        _check_events(needed, 0.2, few)  # type: ignore[arg-type]
+    with pytest.raises(PrivacyError, match="more than all rows; nothing was spent") as told:
+        _check_events(481, 0.2, few)  # type: ignore[arg-type]
+    assert "insist" not in str(told.value)
 
 
 def test_with_epsilon_no_document_tells_of_a_row(tmp_path: Path) -> None:
