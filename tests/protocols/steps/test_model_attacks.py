@@ -158,7 +158,7 @@ def outer(values: Any) -> Any:
 
 
 def rows_are_hidden() -> bool:
-    """The kernel: of one reply, and of the sum of all."""
+    """Outside of the subring: of one reply, and of the sum of all."""
     found = opened()
     return all(
         is_uniform(outer(found.of(*names)), found.modulus) for names in ((VICTIM,), party_names(3))
@@ -183,11 +183,11 @@ def rows_are_not_in_c1() -> bool:
     return True
 
 
-def no_kernel(patch: Patch) -> None:
-    def kernel(primes: Any, ring_dim: int, period: int, stream: Any) -> rns.Residues:
+def nothing_outside(patch: Patch) -> None:
+    def outside(primes: Any, ring_dim: int, period: int, stream: Any) -> rns.Residues:
         return np.zeros((len(primes), ring_dim), np.uint64)
 
-    patch.setattr(subring, "kernel", kernel)
+    patch.setattr(subring, "outside", outside)
 
 
 def no_pads(patch: Patch) -> None:
@@ -208,7 +208,7 @@ def no_fresh_encryption(patch: Patch) -> None:
 
 
 CHECKS = (
-    (rows_are_hidden, no_kernel),
+    (rows_are_hidden, nothing_outside),
     (sums_are_hidden, no_pads),
     (rows_are_not_in_c1, no_fresh_encryption),
 )
@@ -416,7 +416,7 @@ def columns_are_hidden(bits: int) -> bool:
 def test_rows_are_not_seen_through_a_mask_that_overflows(bits: int, monkeypatch: Patch) -> None:
     """Coefficients beyond a sum over columns are masked modulo the primes, whatever they are."""
     assert columns_are_hidden(bits)
-    no_kernel(monkeypatch)
+    nothing_outside(monkeypatch)
     assert not columns_are_hidden(bits)
 
 
