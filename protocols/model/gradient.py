@@ -17,7 +17,7 @@ Security of a reply
 - c1 of X o q(Enc(w)) is a public function of private rows. The fresh encryption adds a v + e1 to it
   and b v + e0 to c0, v new for each ciphertext: ring-LWE samples under the joint key, to whoever
   lacks one honest party's share. A label is encrypted under once; a retry resends the bytes.
-- `subring.kernel` is uniform on all coefficients but the 2k that a sum over columns has. What a
+- `subring.outside` is uniform on all coefficients but the 2k that a sum over columns has. What a
   refresh shows of a row is nothing, whatever its masks are.
 - It is fixed before any reply of the round is seen (`commitments`), so c1 of the sum, which the
   refresh multiplies secrets by, holds an a v that nobody else's reply depends on.
