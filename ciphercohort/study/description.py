@@ -542,7 +542,7 @@ def _figures(
     if variable.categories:
         *counts, missing = shown_counts(row, cover, private)
         n = None if missing is None else max(rows - float(row[-1]), 0.0)
-        if n is not None and n <= ROOM * noise:
+        if noise and n is not None and n <= ROOM * noise:
             n = None  # shares of it would be anything
         return {"n": n, "missing": missing, "counts": counts, "categories": variable.categories}
     figures: dict[str, Any] = numeric_figures(
