@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -11,7 +10,7 @@ import numpy as np
 from ciphercohort.after.inference import infer_by
 from ciphercohort.after.judged import judged
 from ciphercohort.after.judging import check_noise, objective
-from ciphercohort.after.sums import sums_wanted, without_table
+from ciphercohort.after.sums import following_mu, sums_wanted, without_table
 from ciphercohort.job.config import SimulationConfig
 from ciphercohort.job.figures import figures_of
 from ciphercohort.job.layout import EVALUATION_SUM, INFERENCE_SUMS
@@ -27,12 +26,12 @@ from protocols.names import RANGES_VIEW
 from protocols.plan.held_out import HeldOut
 from protocols.plan.published import REACH
 from protocols.plan.run_plan import RunPlan
-from protocols.privacy.calibrate.one_sum import plan_sum, whole_mu
+from protocols.privacy.calibrate.one_sum import plan_sum
 from protocols.privacy.certificates.mechanism import Mechanism
 from protocols.privacy.certificates.sums import MECHANISM_SHARE
 from protocols.privacy.loss.accounting import compose
 from protocols.statistics.evaluation.figures import LEAST
-from protocols.statistics.inference.budget import EVALUATION_SHARE, TRAINING_SHARE, left_mu
+from protocols.statistics.inference.budget import left_mu
 from sims.held_out import otherwise_encoded
 from sims.party_process import PartySpec
 from sims.prepare import PreparedData
@@ -53,22 +52,15 @@ def check_evaluation(
     """
     if not config.evaluate or config.epsilon is None or held_out is None:
         return
-    trained = config.for_training()
-    wanted, own = (sums_wanted(c.epsilon, c.delta, c.colluders) for c in (config, trained))
-    left = whole_mu(wanted) ** 2 - whole_mu(own) ** 2
+    wanted = sums_wanted(config.epsilon, config.delta, config.colluders)
     outputs = () if isinstance(schema.label, Label) else (schema.label.outputs,)
     blank = ReleasedModel(
         schema=schema, weights=np.zeros((schema.num_features, *outputs)), model=config.model
     )
     figures = figures_of(schema, rows, replace(held_out, judged=True))
-    mu = math.sqrt(_evaluation_share(config) * left)
+    _, mu = following_mu(config)
     plan = plan_sum(figures, wanted, objective(blank, private=True), mu)
     check_noise(plan, wanted, {}, however_noisy=config.however_noisy)
-
-
-def _evaluation_share(config: SimulationConfig) -> float:
-    """Of what training leaves; standard errors take the rest."""
-    return EVALUATION_SHARE / (1 - TRAINING_SHARE) if config.inference else 1.0
 
 
 def follow(
@@ -198,7 +190,7 @@ def _with_inference(
         processes=config.processes,
     )
     try:
-        share = 1 - _evaluation_share(config) if config.evaluate else 1.0
+        _, errors, judged = config.shares
         model = result.plan.model
         inference = infer_by(
             sums,
@@ -206,7 +198,7 @@ def _with_inference(
             result.weights,
             model,
             spent=spent,
-            share=share,
+            share=errors / (errors + judged) if errors else 1.0,
             insecure=result.insecure,
         )
     except (PrivacyError, ParameterError) as error:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from scipy.optimize import brentq
 
-from ciphercohort.after.sums import noise_std, or_epsilon, sums_wanted
+from ciphercohort.after.sums import following_mu, noise_std, or_epsilon, sums_wanted
 from ciphercohort.job.config import SimulationConfig
 from protocols.errors import PrivacyError
 from protocols.privacy.calibrate.figures import PublicFigures
-from protocols.privacy.calibrate.one_sum import plan_sum, whole_mu
+from protocols.privacy.calibrate.one_sum import plan_sum
 from protocols.privacy.certificates.sums import MECHANISM_SHARE
 from protocols.privacy.loss import epsilon_for_mu
-from protocols.statistics.inference.budget import COUNTED, TOWARDS, training_part
+from protocols.statistics.inference.budget import COUNTED, TOWARDS
 from protocols.statistics.inference.objective import InformationObjective, ProductsObjective
 from protocols.statistics.inference.reach import Reach, needs_words, reach, spread_of
 from protocols.sums.one_sum import OneSum
@@ -40,10 +41,17 @@ def inference_forecast(config: SimulationConfig, shape: PublicFigures) -> dict[s
     wanted = sums_wanted(config.epsilon, config.delta, config.colluders)
     d, mu, parts = shape.num_features, None, None
     if config.epsilon is not None:
-        training, _ = training_part(config.epsilon, config.delta)
-        mu = _mu(config.epsilon, config.delta)
-        alone = epsilon_for_mu(mu=mu, delta=MECHANISM_SHARE * config.delta)
-        parts = {"training": training, "inference": alone, "in_all": config.epsilon}
+        mu, judged = following_mu(config)
+        alone, after = (
+            epsilon_for_mu(mu=each, delta=MECHANISM_SHARE * config.delta) if each else None
+            for each in (mu, judged)
+        )
+        parts = {
+            "training": config.for_training().epsilon,
+            "inference": alone,
+            "evaluation": after,
+            "in_all": config.epsilon,
+        }
     bound, sums = shape.ranged_bound or math.sqrt(d), 1 if mu is None else len((*TOWARDS, *COUNTED))
     task: OneSum = InformationObjective(
         model=config.model if config.model in INFORMED else "logistic",
@@ -137,24 +145,18 @@ def _doubtful(needs: Mapping[str, Any], rows: int) -> bool:
     return bool(rows < needs["rows_usual"] or needs["too_wide"])
 
 
-def _mu(epsilon: float, delta: float) -> float:
-    """Of all sums, beside a training within the same promise."""
-    whole, own = (
-        whole_mu(sums_wanted(*promise, 0))
-        for promise in ((epsilon, delta), training_part(epsilon, delta))
-    )
-    return math.sqrt(whole**2 - own**2)
-
-
 def _epsilon(config: SimulationConfig, mu: float) -> float:
     """In all, whose sums cost mu; the configuration's or more."""
-    least = config.epsilon or 0.0
-    if _mu(least, config.delta) >= mu:
+
+    def more(epsilon: float) -> float:
+        return following_mu(replace(config, epsilon=epsilon))[0] - mu
+
+    least = highest = config.epsilon or 0.0
+    if more(least) >= 0:
         return least
-    highest = least
-    while _mu(highest, config.delta) < mu:
+    while more(highest) < 0:
         highest *= 2
-    return float(brentq(lambda epsilon: _mu(epsilon, config.delta) - mu, least, highest))
+    return float(brentq(more, least, highest))
 
 
 def inference_line(found: dict[str, Any]) -> str:
@@ -168,9 +170,12 @@ def inference_line(found: dict[str, Any]) -> str:
     parts = found["epsilon"]
     if parts is None:
         return f"{words}; exact"
+    judged = parts["evaluation"]
+    others = f", {judged:.4g} of the evaluation" if judged else ""
     return (
-        f"{words}; epsilon={parts['training']:.4g} of training and {parts['inference']:.4g} of "
-        f"these make {parts['in_all']:g} in all; {_reach_words(found['reach'], found['rows'])}"
+        f"{words}; epsilon={parts['training']:.4g} of training{others} and "
+        f"{parts['inference']:.4g} of these make {parts['in_all']:g} in all; "
+        f"{_reach_words(found['reach'], found['rows'])}"
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from ciphercohort.job.config import PrivacyOptions, kinds
+from ciphercohort.job.config import PrivacyOptions, SimulationConfig, kinds
 from ciphercohort.job.figures import figures_of
 from ciphercohort.job.options import checked, options_of
 from ciphercohort.results.result import Array
@@ -20,7 +20,7 @@ from protocols.errors import ParameterError, PrivacyError
 from protocols.names import SECURE_AGGREGATION
 from protocols.plan.held_out import HeldOut
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
-from protocols.privacy.calibrate.one_sum import plan_sum
+from protocols.privacy.calibrate.one_sum import plan_sum, whole_mu
 from protocols.privacy.certificates.mechanism import Mechanism
 from protocols.sums.one_sum import OneSum
 from protocols.sums.plan import GradientPlan
@@ -48,6 +48,21 @@ def sums_wanted(epsilon: float | None, delta: float, colluders: int) -> Wanted:
     return Wanted(
         protocol=SECURE_AGGREGATION, update="gd", epsilon=epsilon, delta=delta, colluders=colluders
     )
+
+
+def following_mu(config: SimulationConfig) -> tuple[float, float]:
+    """What the sums of standard errors, and that of an evaluation, may cost beside a training.
+
+    Raises:
+        ParameterError: the promise is out of range, or there is none.
+    """
+    whole, own = (
+        whole_mu(sums_wanted(each.epsilon, each.delta, each.colluders))
+        for each in (config, config.for_training())
+    )
+    training, *parts = config.shares
+    errors, judged = (math.sqrt(part / (1 - training) * (whole**2 - own**2)) for part in parts)
+    return errors, judged
 
 
 def noise_std(plan: GradientPlan) -> float:

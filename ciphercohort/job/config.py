@@ -422,18 +422,20 @@ class SimulationConfig(
         asked = self.update or self.ridge or self.epsilon is not None or self.as_trained
         return not asked and self.model in WITH_INFERENCE
 
+    @property
+    def shares(self) -> tuple[float, float, float]:
+        """Of training, standard errors and evaluation, in mu^2 of the promise."""
+        from protocols.statistics.inference.budget import shares
+
+        return shares(inference=self.inference, evaluation=self.evaluate)
+
     def for_training(self) -> SimulationConfig:
         """With what is left of the promise for training, where what follows takes its part."""
         if self.epsilon is None or not (self.inference or self.evaluate):
             return self
-        from protocols.statistics.inference.budget import (
-            EVALUATION_SHARE,
-            TRAINING_SHARE,
-            training_part,
-        )
+        from protocols.statistics.inference.budget import training_part
 
-        share = TRAINING_SHARE if self.inference else 1 - EVALUATION_SHARE
-        epsilon, delta = training_part(self.epsilon, self.delta, share)
+        epsilon, delta = training_part(self.epsilon, self.delta, self.shares[0])
         return replace(self, epsilon=epsilon, delta=delta)
 
     def wanted(self) -> Wanted:

@@ -19,9 +19,14 @@ CLOSE = 1e-3
 """Relative, of a sum's share: grids of noise."""
 
 
-def training_part(
-    epsilon: float, delta: float, share: float = TRAINING_SHARE
-) -> tuple[float, float]:
+def shares(*, inference: bool, evaluation: bool) -> tuple[float, float, float]:
+    """Of training, of standard errors and of an evaluation, in mu^2 of their promise; sum: 1."""
+    judged = EVALUATION_SHARE if evaluation else 0.0
+    training = TRAINING_SHARE if inference else 1 - judged
+    return training, 1 - training - judged, judged
+
+
+def training_part(epsilon: float, delta: float, share: float) -> tuple[float, float]:
     """(epsilon, delta) of a training that leaves the rest for what follows; share: its own."""
     own = delta * share
     mu = math.sqrt(share) * mu_for_epsilon(epsilon=epsilon, delta=MECHANISM_SHARE * own)

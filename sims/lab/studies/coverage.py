@@ -33,7 +33,7 @@ from scipy.stats import norm
 from protocols.errors import PrivacyError
 from protocols.privacy.certificates.sums import MECHANISM_SHARE
 from protocols.privacy.loss import mu_for_epsilon
-from protocols.statistics.inference.budget import training_part
+from protocols.statistics.inference.budget import TRAINING_SHARE, training_part
 from protocols.statistics.inference.estimate import (
     Estimate,
     Noisy,
@@ -153,7 +153,7 @@ def trained(study: Study, mu: float, rng: np.random.Generator) -> Array:
 
 def budgets(epsilon: float, delta: float = DELTA) -> tuple[float, float]:
     """mu of training and of inference, as a run divides them."""
-    own, part = training_part(epsilon, delta)
+    own, part = training_part(epsilon, delta, TRAINING_SHARE)
     training = mu_for_epsilon(epsilon=own, delta=MECHANISM_SHARE * part)
     whole = mu_for_epsilon(epsilon=epsilon, delta=MECHANISM_SHARE * delta)
     return training, math.sqrt(whole**2 - training**2)

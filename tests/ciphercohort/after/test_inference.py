@@ -33,7 +33,7 @@ from parties.reader.views import row_norm
 from protocols.errors import ParameterError, PrivacyError
 from protocols.privacy.loss import epsilon_for_mu, mu_for_epsilon
 from protocols.privacy.loss.accounting import GaussianEvent
-from protocols.statistics.inference.budget import left_mu, training_part
+from protocols.statistics.inference.budget import left_mu, shares, training_part
 from protocols.statistics.inference.estimate import (
     Array,
     Noisy,
@@ -255,7 +255,7 @@ def test_a_refusal_names_the_columns_of_which_least_is_known() -> None:
 
 
 def test_training_and_inference_divide_the_promise() -> None:
-    epsilon, delta = training_part(1.0, 1e-5)
+    epsilon, delta = training_part(1.0, 1e-5, shares(inference=True, evaluation=False)[0])
     assert 0.5 < epsilon < 1.0 and delta == 5e-6
 
     class Spent:
