@@ -1,8 +1,8 @@
 """Problems of arXiv:2006.07272, appendix E: tables as they are encoded, and how a model is judged.
 
 A column for each category, each column over its largest absolute value, each row to norm 1. Ridge
-has a numeric target, less its mean, over its spread. YearPredictionMSD and Phishing are not here:
-adult's age and a made table of Phishing's size stand in; SVMs have adult, as in the paper.
+has a numeric target, less its mean, over its spread: see `ridge_problem`. SVMs have adult, as in the
+paper.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from sims.lab.baselines import Loss
-from sims.lab.papers.data import ADULT, ADULT_TEST, Need
-from sims.lab.papers.item import Settings
+from sims.lab.papers.data import ADULT, ADULT_TEST, YEARS, Need
+from sims.lab.papers.item import ABSENT, Settings
 
 Array = NDArray[np.float64]
 
 LABEL_BOUND = 3.0
-_PHISHING_ROWS, _PHISHING_COLUMNS = 11_055, 30
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +95,7 @@ def make_problem(
 
 
 def frames(need: Need, settings: Settings) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Training and held-out rows, a quarter; adult has a file of its own for these.
+    """Training and held-out rows, as published, else a quarter; adult has a file of its own.
 
     Raises:
         DataError: a file is missing, in the full setting.
@@ -104,6 +103,8 @@ def frames(need: Need, settings: Settings) -> tuple[pd.DataFrame, pd.DataFrame]:
     frame = settings.load(need)
     if need is ADULT and ADULT_TEST.found(settings.data_folder):
         return frame, settings.load(ADULT_TEST)
+    if 0 < need.train < len(frame):
+        return frame.iloc[: need.train], frame.iloc[need.train :]
     order = np.random.default_rng(0).permutation(len(frame))
     test, train = np.split(order, [len(frame) // 4])
     return frame.iloc[train], frame.iloc[test]
@@ -148,5 +149,12 @@ def from_table(need: Need, target: str | None, settings: Settings, loss: Loss = 
 
 
 def ridge_problem(settings: Settings) -> Problem:
-    """In place of YearPredictionMSD."""
+    """The year of a song, as in the paper, where its file is given; else adult's age."""
+    if YEARS.found(settings.data_folder):
+        return from_table(YEARS, "year", settings)
     return from_table(ADULT, "age", settings)
+
+
+def stands_in(problem: Problem) -> tuple[str, ...]:
+    """A note where ridge has other rows than the paper's."""
+    return () if problem.name.startswith(YEARS.name) else (f"{ABSENT}{YEARS.words}",)

@@ -30,7 +30,9 @@ class Need:
     """A table that does not ship with this package.
 
     file: its name in the folder; rows: as published; features: columns but those of `labels`;
-    labels: names of the columns to predict; source: where a reader finds it.
+    labels: names of the columns to predict; source: where a reader finds it; header: names of all
+    columns, of a file without them; train: first rows that are published as those to train on, 0:
+    none are.
     """
 
     file: str
@@ -38,6 +40,8 @@ class Need:
     features: int
     labels: tuple[str, ...]
     source: str
+    header: tuple[str, ...] = ()
+    train: int = 0
 
     @property
     def name(self) -> str:
@@ -72,7 +76,8 @@ class Need:
             if quick:
                 return self.made(min(self.rows, QUICK_ROWS))
             raise DataError(missing_words(folder, self))
-        frame = pd.read_csv(path).drop(columns="ID", errors="ignore")
+        names = {"names": list(self.header)} if self.header else {}
+        frame = pd.read_csv(path, **names).drop(columns="ID", errors="ignore")
         missing = [label for label in self.labels if label not in frame]
         if missing:
             raise DataError(f"{path.name} has no column {missing[0]!r}: {self.words}")
@@ -154,3 +159,12 @@ WQ = Need("wq.csv", 1060, 16, tuple(TAXA.split()), MULAN)
 FLIGHTS = "ALLminpA ALLminp0 aDLminpA aCOminpA aFLminpA aUAminpA"
 ATP1D = Need("atp1d.csv", 337, 411, tuple(f"LBL+{f}+fut_001" for f in FLIGHTS.split()), MULAN)
 PHISHING = Need("phishing.csv", 11055, 30, ("y",), f"{UCI}, Phishing Websites")
+YEARS = Need(
+    "YearPredictionMSD.txt",
+    515345,
+    90,
+    ("year",),
+    f"{UCI}, YearPredictionMSD",
+    header=("year", *(f"timbre_{k}" for k in range(1, 91))),
+    train=463715,
+)

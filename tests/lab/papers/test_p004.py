@@ -49,9 +49,11 @@ from sims.lab.papers.coordinate_problems import (
     Problem,
     from_table,
     make_problem,
+    ridge_problem,
+    stands_in,
     unit_rows,
 )
-from sims.lab.papers.data import ADULT, PHISHING
+from sims.lab.papers.data import ADULT, PHISHING, YEARS
 from sims.lab.papers.item import Settings
 from sims.lab.papers.p004 import figure_1 as p004_figure_1
 from sims.lab.papers.p004 import figure_2 as p004_figure_2
@@ -278,6 +280,25 @@ def test_problems_have_unit_rows_in_disjoint_parts(tmp_path: Path) -> None:
     given = from_table(PHISHING, None, Settings(data_folder=tmp_path), "logistic")
     assert given.fit.x.shape[1] == 4 and len(given.test.x) == 10  # three values and a bias
     assert not unit_rows(np.zeros((2, 3))).any()
+
+
+def test_years_of_songs_are_read_as_published_where_they_are_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """UCI's file: no header, the year first, the last tenth to judge by."""
+    monkeypatch.setattr("sims.lab.papers.coordinate_problems.YEARS", replace(YEARS, train=30))
+    settings = Settings(quick=True, data_folder=tmp_path)
+    assert stands_in(ridge_problem(settings)) and not YEARS.found(tmp_path)
+    values = np.random.default_rng(0).normal(size=(40, 90))
+    years = 1960 + np.arange(40)
+    lines = (",".join([str(y), *map(str, x)]) for y, x in zip(years, values, strict=True))
+    (tmp_path / YEARS.file).write_text("\n".join(lines))
+    problem = ridge_problem(settings)
+    assert stands_in(problem) == () and problem.loss == "ridge"
+    assert problem.name == "YearPredictionMSD-year" and problem.fit.x.shape[1] == 91
+    spread = years[:30].std(ddof=1)
+    np.testing.assert_allclose(problem.test.y, np.minimum((years[30:] - 1974.5) / spread, 3))
+    assert len(problem.fit.x) + len(problem.validation.x) == 30
 
 
 @pytest.mark.parametrize("method", [m for m in METHODS if m.effort == 1], ids=lambda m: m.name)

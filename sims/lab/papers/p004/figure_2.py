@@ -1,6 +1,6 @@
 """Figure 2: the training objective by epoch of SCD, SGD and their private kinds.
 
-Ridge with adult's age in place of YearPredictionMSD. SCD and SGD: no noise, no clipping.
+Ridge, see `ridge_problem`. SCD and SGD: no noise, no clipping.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from protocols.updates.coordinate import DualPlan
 from sims.lab.baselines import DpSgd
 from sims.lab.papers.coordinate import DELTA, exact, published_std, sgd_course
 from sims.lab.papers.coordinate_baselines import train_published
-from sims.lab.papers.coordinate_problems import Array, Problem, ridge_problem
+from sims.lab.papers.coordinate_problems import Array, Problem, ridge_problem, stands_in
 from sims.lab.papers.curves import Curve, curves_figure
-from sims.lab.papers.data import ADULT, ADULT_TEST
+from sims.lab.papers.data import ADULT, ADULT_TEST, YEARS
 from sims.lab.papers.item import STAND_IN, About, Result, Row, Settings
 
 LAM, BATCHES, EPOCHS = 1e-2, 16, 20
@@ -89,10 +89,10 @@ def run(settings: Settings) -> Result:
                     note=f"standard deviation over the last half {swing:.2g}",
                 )
             )
-            curves.append(Curve("ridge, adult's age", label, [c - best for c in course]))
+            curves.append(Curve(f"ridge, {problem.name}", label, [c - best for c in course]))
     return Result(
         rows=tuple(shown),
-        notes=(problem.source,),
+        notes=(problem.source, *stands_in(problem)),
         draw=lambda: curves_figure(
             curves, axis="objective above its least", log=True, along="epoch"
         ),
@@ -103,7 +103,7 @@ ABOUT = About(
     title="noise and convergence of coordinate descent and gradient descent",
     verdict=STAND_IN,
     finding="the four methods' courses on other rows",
-    data=(ADULT, ADULT_TEST),
+    data=(YEARS, ADULT, ADULT_TEST),
     unknown=("the figure's values: an image; batches and clips that it has",),
     remarks=(
         "the text: private runs end above the optimum and swing more at epsilon 0.1; DP-SCD at 1 "

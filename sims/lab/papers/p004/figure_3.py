@@ -1,6 +1,6 @@
 """Figure 3: mean squared error by batch size L and clip C, ridge at epsilon 1.
 
-With adult's age in place of YearPredictionMSD. C is in units of a step's natural size, 1 / (1 + c),
+Rows: see `ridge_problem`. C is in units of a step's natural size, 1 / (1 + c),
 c = L / (lambda N): a step from alpha = 0 is y / (1 + c).
 """
 
@@ -14,9 +14,9 @@ import numpy as np
 
 from sims.lab.papers.coordinate import DELTA, dual_plan, published_std
 from sims.lab.papers.coordinate_baselines import train_published
-from sims.lab.papers.coordinate_problems import ridge_problem
+from sims.lab.papers.coordinate_problems import ridge_problem, stands_in
 from sims.lab.papers.curves import Curve, curves_figure
-from sims.lab.papers.data import ADULT, ADULT_TEST
+from sims.lab.papers.data import ADULT, ADULT_TEST, YEARS
 from sims.lab.papers.item import STAND_IN, About, Result, Row, Settings
 
 CLIPS = (0.03, 0.1, 0.3, 1.0, 3.0)
@@ -64,6 +64,7 @@ def run(settings: Settings) -> Result:
         rows=tuple(shown),
         notes=(
             problem.source,
+            *stands_in(problem),
             f"the best C is {CLIPS[int(np.argmin(best))]:g}, in units of a step's natural size; "
             f"the best constant has {problem.trivial():.3f}",
         ),
@@ -77,7 +78,7 @@ ABOUT = About(
     title="batch size and clip of private coordinate descent",
     verdict=STAND_IN,
     finding="the grid of batches and clips on other rows",
-    data=(ADULT, ADULT_TEST),
+    data=(YEARS, ADULT, ADULT_TEST),
     unknown=("the figure's values: an image; C = 0.5 is best there, for other rows and labels",),
     remarks=(
         "the text: a smaller C wants a larger L, a larger C a larger error; a step's size falls "
