@@ -1,8 +1,8 @@
 """Problems of arXiv:2006.07272, appendix E: tables as they are encoded, and how a model is judged.
 
 A column for each category, each column over its largest absolute value, each row to norm 1. Ridge
-has a numeric target, less its mean, over its spread: see `ridge_problem`. SVMs have adult, as in the
-paper.
+has a numeric target, less its mean, over its spread: see `ridge_problem`. SVMs have adult, as in
+the paper.
 """
 
 from __future__ import annotations
