@@ -126,8 +126,10 @@ class Stays:
     def nowhere(self, rows: float, least: int) -> str:
         """A note; rows: how many; least: fewer are not told."""
         many = f"fewer than {least}" if rows < least else f"{rows:,.0f}"
-        grid = ", on this grid; --grid makes it finer" if self.grid.recorded else ""
-        return f"{many} rows count nowhere, for their entry is not before their time{grid}"
+        return (
+            f"{many} rows count nowhere, for they leave before they enter, or in the same bin of "
+            "time; --grid makes bins narrower"
+        )
 
 
 def check_exact(epsilon: float | None) -> None:

@@ -223,10 +223,10 @@ class Survival(Tabled):
         """Where curves begin and end, where that is not where times do."""
         few = "noise drowns them" if self.private else f"fewer than {self.least} are at risk"
         named = {name: curve for name, curve in self.curves.items() if curve.known}
-        if self.stays.late and not self.stays.grid.recorded:
+        if self.private and self.stays.late:
             yield (
-                "rows are at risk for the whole bin that they enter in: curves are too high where "
-                "many enter; --grid makes bins as narrow as times are recorded"
+                "rows that leave in the bin of time that they enter in count nowhere; --grid makes "
+                "bins narrower"
             )
         if any(curve.begin > curve.start for curve in named.values()):
             begins = ", ".join(f"{name}: {curve.begin:.5g}" for name, curve in named.items())

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.linalg import sqrtm
-from scipy.stats import nbinom
+from scipy.stats import chi2, nbinom
 
 from parties.kernel.integers import symmetric
 from parties.kernel.study import described, glm, hazards, lifetimes, person_time
@@ -64,9 +64,9 @@ def life_tables(module: Any) -> None:
             for k in range(bins):
                 if recorded:
                     inside = 7 * entry + 0.5 < k < 7 * time + 0.5
-                else:  # from the bin that the entry is in to the one that the exit is in
-                    low, high = k / bins, (k + 1) / bins
-                    inside = entry < high - 1e-9 and (time > low + 1e-9 or k == time == 0)
+                else:  # from the first bin that begins at the entry, or after it
+                    low = k / bins
+                    inside = entry < low + 1e-9 and (time > low + 1e-9 or k == time == 0)
                 if inside and entry < time:
                     at_risk.append(k)
             if at_risk:
@@ -75,6 +75,25 @@ def life_tables(module: Any) -> None:
                 if at_risk[0]:
                     table[group, at_risk[0] - 1, 2] += 1
         np.testing.assert_array_equal(found, table)
+
+
+def late_entries(module: Any) -> None:
+    """In no bin do more or fewer die than do of all who live until it begins, on any grid.
+
+    Of exponential lifetimes; entries are independent of them, and even. 99.95 % of chi-squared.
+    """
+    rng = np.random.default_rng(11)
+    death, entry = rng.exponential(0.3, 200_000), rng.random(200_000)
+    y = np.column_stack([np.minimum(death, 1), death < 1, entry])[entry < death]
+    for bins in (4, 20, 125):
+        function = module.Lifetimes(bins=bins, recorded=False, late=True)
+        ends, events, entries = (
+            function.exact_sum(X[:1].repeat(len(y), 0), y, "a").values.reshape(bins, 3).T
+        )
+        at_risk = np.cumsum((ends + events - entries)[::-1])[::-1][1:].astype(float)
+        hazard = 1 - np.exp(-1 / bins / 0.3)
+        off = (events[1:] - at_risk * hazard) ** 2 / (at_risk * hazard * (1 - hazard))
+        assert events[0] == 0 and off.sum() < chi2.ppf(0.9995, bins - 1)
 
 
 def factored(module: Any) -> None:
@@ -332,6 +351,7 @@ def person_times(module: Any) -> None:
 CHECKS: list[tuple[Callable[[Any], None], Any]] = [
     (description, described),
     (life_tables, lifetimes),
+    (late_entries, lifetimes),
     (factored, lifetimes),
     (risk_sets, hazards),
     (residuals, hazards),
@@ -359,7 +379,11 @@ def test_sums_are_those_over_rows(check: Callable[[Any], None], module: Any) -> 
         (description, described, "[1 - y, y]", "[y, 1 - y]"),
         (life_tables, lifetimes, "counts = (into < out)", "counts = (into <= out)"),
         (life_tables, lifetimes, "(y[:, 2:] < y[:, :1])", "(y[:, 2:] <= y[:, :1])"),
-        (life_tables, lifetimes, "(np.floor(time * self.bins + NEAR) - 1)", "self.exit(time)"),
+        (life_tables, lifetimes, "self.exit(time), -1)", "self.exit(time) - 1, -1)"),
+        (life_tables, lifetimes, "(time * self.bins > NEAR) | self.recorded", "time >= 0"),
+        (life_tables, lifetimes, "(time * self.bins > NEAR) | self", "self"),
+        (late_entries, lifetimes, "self.exit(time), -1)", "self.exit(time) - 1, -1)"),
+        (late_entries, lifetimes, "np.where(counts, into, -1)", "np.where(counts, -1, -1)"),
         (life_tables, lifetimes, "np.ceil(time * self.bins - NEAR) - 1", "time * self.bins"),
         (life_tables, lifetimes, "(group[entered], ", "(0 * group[entered], "),
         (factored, lifetimes, "(2 * odd)", "(2 * odd + 1)"),
@@ -450,7 +474,8 @@ def test_a_grid_puts_times_where_they_end() -> None:
     grid = lifetimes.Grid(10, False)
     times = np.array([0.0, 0.05, 0.1, 0.1 + 1e-12, 0.11, 0.3, 1.0])
     assert grid.exit(times).tolist() == [0, 0, 0, 0, 1, 2, 9]
-    assert grid.entry(times).tolist() == [-1, -1, 0, 0, 0, 2, 9]
+    assert grid.entry(times).tolist() == [-1, 0, 0, 0, 1, 2, 9]
+    assert grid.entry(np.array([1e-11])).tolist() == [-1]
     # Whatever the range, an end of a bin belongs to it, and a recorded value to itself.
     for bins in (7, 53, 200, 365):
         ends = (np.arange(1, bins + 1) * (bins / bins) - 0.0) / bins

@@ -3,7 +3,8 @@
 Times are on a public grid of K bins over the range of their column. Of a recorded unit (days, say)
 bin k is the k-th value of it; else bin k holds times from k to k + 1 widths, the end included. A
 row enters at the start, or late, at its time of entry: it is at risk in the bins after `Grid.entry`
-and up to `Grid.exit`. One whose entry is not before its exit counts nowhere.
+and up to `Grid.exit`, as if it had entered at the end of its bin of entry: of those who live until
+then hazards are those of all. One that leaves before, in that bin, counts nowhere.
 
 A row is one count, or two with an entry, each in one of many cells: norm 1 or sqrt(2), and rows are
 sqrt(2) times that apart at most.
@@ -61,10 +62,8 @@ class Grid:
         return np.clip(np.ceil(time * self.bins - NEAR) - 1, 0, self.bins - 1).astype(np.intp)
 
     def entry(self, time: Array) -> Places:
-        """Last bin not yet at risk; -1: none."""
-        if self.recorded:
-            return self.exit(time)
-        return (np.floor(time * self.bins + NEAR) - 1).astype(np.intp)
+        """Last bin not yet at risk, that of the entry; -1: none, for it is at the start."""
+        return np.where((time * self.bins > NEAR) | self.recorded, self.exit(time), -1)
 
     def stay(self, y: Array, late: bool) -> tuple[Places, Places, NDArray[np.bool_]]:
         """Entry, exit and whether there was an event; of rows that count nowhere exit is -1.
@@ -80,7 +79,7 @@ class Grid:
             )
         out, event = self.exit(y[:, 0]), y[:, 1] > 0.5
         into = self.entry(y[:, 2]) if late else np.full(len(y), -1, dtype=np.intp)
-        counts = (into < out) & (y[:, 2:] < y[:, :1]).all(axis=1)  # as recorded: bins are wider
+        counts = (into < out) & (y[:, 2:] < y[:, :1]).all(axis=1)  # nor both at the start
         return np.where(counts, into, -1), np.where(counts, out, -1), event & counts
 
 

@@ -2,8 +2,8 @@
 
     python -m sims.lab.studies.exact_times [--data lung] [--veterans veteran.csv] [--grid 500]
 
-Cox coefficients beside lifelines' of the same rows, with times rounded up (entries down) to the
-same bins, and with times as they are [its standard errors]; standard errors relatively; log-rank
+Cox coefficients beside lifelines' of the same rows, with times and entries rounded up to the same
+bins, and with times as they are [its standard errors]; standard errors relatively; log-rank
 tests and the largest gap of a curve, same bins; concordance, and lifelines' of exact times.
 
 lung, gbsg2 and rossi are lifelines', which comes with the extra `test`. Veterans are those of R's
@@ -88,13 +88,13 @@ def cases(names: list[str], veterans: Path | None) -> Iterator[Case]:
 
 
 def binned(rows: pd.DataFrame, stays: Stays) -> pd.DataFrame:
-    """Times as ends of their bins, entries as ends of the bins before; of rows that count."""
+    """Times and entries as ends of their bins; of rows that count."""
     ends = np.concatenate([[stays.low], stays.times])
     found = rows[rows[ENTRY] < rows[TIME]].copy() if ENTRY in rows else rows.copy()
     first = 0 if stays.grid.recorded else 1
     found[TIME] = ends[np.maximum(np.searchsorted(ends, found[TIME] - 1e-9), first)]
     if ENTRY in rows:
-        found[ENTRY] = ends[np.searchsorted(ends, found[ENTRY] + 1e-9, side="right") - 1]
+        found[ENTRY] = ends[np.searchsorted(ends, found[ENTRY] - 1e-9)]
         found = found[found[ENTRY] < found[TIME]]
     return found
 

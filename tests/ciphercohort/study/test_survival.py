@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from lifelines import CoxPHFitter
+from lifelines import CoxPHFitter, KaplanMeierFitter
 from scipy.stats import chi2
 from statsmodels.duration.hazard_regression import PHReg
 from statsmodels.duration.survfunc import SurvfuncRight, survdiff
@@ -1094,7 +1094,9 @@ def test_half_a_stay_is_no_schema(options: tuple[str, ...], words: str, tmp_path
 
 
 @pytest.mark.parametrize("bins", [None, 37, 500])
-def test_rows_that_enter_at_their_time_or_after_it_count_nowhere(bins: int | None) -> None:
+def test_rows_that_leave_before_they_enter_or_in_the_same_bin_count_nowhere(
+    bins: int | None,
+) -> None:
     """However wide the bins are: every figure is that of the table without such rows."""
     rng = np.random.default_rng(3)
     rows = 700
@@ -1105,7 +1107,9 @@ def test_rows_that_enter_at_their_time_or_after_it_count_nowhere(bins: int | Non
     columns = {"days": days, "died": (death <= leaves).astype(int), "age": age, "arm": arm}
     table = pd.DataFrame({**columns, "entry": entry, "site": rng.choice(list("pqrs"), rows)})
     table.loc[0, "days"], table.loc[0, "entry"] = 2380, 0  # the ranges are those of all rows
-    counts = table[table.entry < table.days]
+    ends = table[["entry", "days"]] * (bins or 500) / 2380
+    ends = np.ceil(ends - 1e-9)
+    counts = table[ends.entry < ends.days]
     named: dict[str, Any] = {"time": "days", "event": "died", "entry": "entry", "bins": bins}
     assert 50 < len(table) - len(counts) < 200
     all_, own = (cox(each, curves="arm", split="by:site", **named) for each in (table, counts))
@@ -1124,10 +1128,37 @@ def test_rows_that_enter_at_their_time_or_after_it_count_nowhere(bins: int | Non
     all_, own = pair
     assert all_.rows() == own.rows() and all_.test == own.test
     assert sum(row["rows"] for row in all_.rows()) == len(counts)
-    numbers = counts.assign(arm=counts.arm == "b").drop(columns="site").astype(float)
+    numbers = counts.assign(arm=counts.arm == "b")
+    numbers = numbers.drop(columns="site").astype(float)
     exact = CoxPHFitter().fit(numbers, "days", "died", entry_col="entry")
     gaps = (cox(table, split="by:site", **named).coef - exact.params_) / exact.standard_errors_
     assert np.abs(gaps).max() < (0.1 if bins == 37 else 0.02)
+
+
+@pytest.mark.parametrize("days", [1, 7, 28, 70])
+def test_curves_of_late_entries_are_lifelines_on_any_grid(days: int) -> None:
+    """With times and entries at the ends of their bins; of exact times within .02, of 400 rows."""
+    rng = np.random.default_rng(7)
+    death, leaves = rng.exponential(400, 900), rng.uniform(100, 2800, 900)
+    stays = {"days": np.ceil(np.minimum(death, leaves)), "died": death <= leaves}
+    table = pd.DataFrame({**stays, "entry": rng.integers(0, 700, 900), "x": rng.random(900)})
+    table = table[table.entry < table.days].assign(site="p").astype({"died": int})
+    table.iloc[::2, -1] = "q"
+    table.iloc[0, :3] = 2800, 0, 0
+    asked: dict[str, Any] = {"time": "days", "event": "died", "entry": "entry", "begin": 140.0}
+    found = survival(table, bins=2800 // days, split="by:site", tau=1400.0, **asked).curves["all"]
+    own = table.assign(**{name: -(-table[name] // days) * days for name in ("days", "entry")})
+    curves = []
+    for rows in (own, table):
+        lived = rows[(rows.days > 140) & (rows.entry < rows.days)]
+        lived = lived.assign(entry=lived.entry.clip(lower=140))
+        # Of lifelines who enters at a time is at risk at it; here, as in R, after it.
+        curves.append(KaplanMeierFitter().fit(lived.days, lived.died, entry=lived.entry + 0.5))
+    inside = (found.times > 140) & (found.times <= found.end)
+    same, exact = (curve.predict(found.times[inside]).to_numpy() for curve in curves)
+    np.testing.assert_allclose(found.survival[inside], same, rtol=0, atol=1e-9)
+    off = np.abs(found.survival[inside] - exact)
+    assert off.max() < (1e-9 if days == 1 else 0.02)  # those of whole bins are off by .045
 
 
 @pytest.mark.parametrize("epsilon", [None, 8.0])

@@ -55,7 +55,7 @@ def test_what_is_off_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_bins_are_those_of_the_kernel() -> None:
-    """Times rounded up and entries down, at ends and beside them."""
+    """Times and entries rounded up, at ends and beside them."""
     columns = (NumericColumn(TIME, 0.0, 999.0), NumericColumn(EVENT, 0.0, 1.0))
     label = Targets(columns=(*columns, NumericColumn(ENTRY, 0.0, 999.0)))
     x = NumericColumn("x", 0.0, 1.0)
