@@ -47,7 +47,7 @@ from protocols.errors import CohortError, ParameterError, ProtocolError
 from protocols.exchange.cards import Card
 from protocols.exchange.messages import Body, Envelope, decode, encode, public_bytes
 from protocols.exchange.private_files import locked, private_folder, sweep, write_private
-from protocols.exchange.relayed import RELAY
+from protocols.exchange.relayed import MORE, RELAY
 from protocols.exchange.transcript import Transcript
 from protocols.names import COORDINATOR
 from protocols.plan.kinds import plan_from_dict
@@ -249,7 +249,7 @@ class _Run:
     ) -> None:
         self._folder, self._session, self._template = folder, session, template
         self._evidence = read_evidence(settings.session_folder(before)) if before else None
-        self._messages = folder / FOLDER
+        self._messages, self._files = folder / FOLDER, dict[str, Path]()
         self._key, self._settings = settings.signing_key(), settings
         cards = settings.cards()
         self._cards: dict[str, Card] = {name: cards[name] for name in template.names}
@@ -286,7 +286,7 @@ class _Run:
         self._conclude(reason)
 
     def _recorded(self, ask: AskParties, key: str) -> AskParties:
-        return recorded(ask, self._messages, key, self._party_keys)
+        return recorded(ask, self._messages, key, self._party_keys, files=self._files)
 
     def _relayed(
         self,
@@ -296,12 +296,15 @@ class _Run:
     ) -> AskParties:
         """Through `keep`; where the settings say so, with what replicas and witnesses are for."""
 
-        def ahead(name: str) -> bytes:
-            return encode(Envelope(self._session, RELAY, COORDINATOR, name, Body()), self._key)
+        def ahead(name: str, more: bool) -> bytes:
+            body = Body({MORE: True} if more else {})
+            return encode(Envelope(self._session, RELAY, COORDINATOR, name, body), self._key)
 
         if not self._settings.relay:
             return keep(ask)
-        return relaying(ask, keep, held, ahead, past=partial(past, self._messages))
+        return relaying(
+            ask, keep, held, ahead, past=partial(past, self._messages), files=self._files
+        )
 
     def _finish(self) -> Any:
         """The last messages, where they are on disk."""

@@ -56,12 +56,14 @@ def recorded(
     parties: Mapping[str, str],
     *,
     durable: bool = True,
+    files: dict[str, Path] | None = None,
 ) -> AskParties:
     """The same `ask`, which writes every frame to `folder`, and does not ask what was answered.
 
     folder: nobody else writes to it; None keeps nothing; coordinator_key: verification key,
     hexadecimal; parties: theirs by name; durable: wait for the disk at every message, so that a
-    run can go on after the machine has died. Requests are on disk before they are sent.
+    run can go on after the machine has died; files: is told where the replies to the step that is
+    asked are. Requests are on disk before they are sent.
 
     Raises:
         ProtocolError: a request differs from the recorded one (data or program have changed), or a
@@ -78,6 +80,9 @@ def recorded(
         requests, replies = (
             {n: folder / f for n, f in each.items()} for each in number.take(outgoing)
         )
+        if files is not None:
+            files.clear()
+            files.update(replies)
         for name, data in outgoing.items():
             if not requests[name].exists():
                 write_private(requests[name], data, durable=durable)
@@ -243,13 +248,13 @@ def last_replies(folder: Path) -> dict[str, dict[str, bytes]]:
     return found
 
 
-def past(folder: Path, name: str) -> Iterator[tuple[bytes, list[bytes]]]:
-    """Every request to a party but `enrol`, and beside each all replies to the step before."""
+def past(folder: Path, name: str) -> Iterator[tuple[bytes, list[Path]]]:
+    """Every request to a party but `enrol`, and files of all replies to the step before each."""
     replies: list[_Kept] = []
     for _, group in groupby(_kept(folder), key=attrgetter("step")):
         messages = [*group]
         for asked in (message for message in messages if message.recipient == name and replies):
-            yield asked.path.read_bytes(), [reply.path.read_bytes() for reply in replies]
+            yield asked.path.read_bytes(), [reply.path for reply in replies]
         replies = [message for message in messages if message.sender != COORDINATOR]
 
 

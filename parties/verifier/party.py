@@ -43,7 +43,7 @@ from protocols.exchange.messages import (
     signed_head,
     whole,
 )
-from protocols.exchange.relayed import BEHIND, RELAY, parted
+from protocols.exchange.relayed import BEHIND, MORE, RELAY, parted
 from protocols.names import COORDINATOR
 from protocols.plan import kinds
 from protocols.plan.kinds import plan_from_dict
@@ -112,8 +112,9 @@ class Party:
         self.seen = UNHEARD
         self._plan: RunPlan | None = None
         self._replica: Replica | None = None
-        self._relayed: tuple[bytes, ...] = ()  # ahead of the next request
+        self._relayed: tuple[bytes, ...] = ()  # ahead of the plan, before there is a replica
         self._behind = ""  # head that a new replica has to come to; empty: it is there
+        self._next = b""  # old request that it follows once the replies before it are there
         self._half: PartyProtocol | None = None
         self._handlers: dict[str, Callable[[Body], Body]] = {
             "enrol": self._enrol,
@@ -184,7 +185,10 @@ class Party:
                     self._check_address(request)
                 if not is_ahead:
                     self._hear(name)
-                body = self._ahead(relayed) if is_ahead else self._answer(request, name, relayed)
+                if is_ahead:
+                    body = self._ahead(relayed or (), more=bool(request.body.meta.get(MORE)))
+                else:
+                    body = self._answer(request, name, relayed)
         except HiddenError as hidden:
             _tell_owner(self.name, request.step, hidden.__cause__)
             self.close()
@@ -367,39 +371,51 @@ class Party:
                 "are relayed; the coordinator's administrator writes relay = true"
             )
 
-    def _ahead(self, relayed: Sequence[bytes] | None) -> Body:
+    def _ahead(self, relayed: Sequence[bytes], *, more: bool) -> Body:
         """Have the replica compute the next request before it comes, if there is a replica yet.
 
-        The reply confirms it to whoever follows this party.
+        more: other replies follow. Once all are there the reply confirms the next request to
+        whoever follows this party.
         """
         if self._behind:
             with public(), self._or_over():
-                self._catch_up(*(relayed or ()))
+                self._catch_up(relayed, more=more)
             return Body(self._is_behind)
-        if self._computes and self._answered:
-            self._relayed = tuple(relayed or ())
-            if self._replica is not None:
-                with public(), self._or_over():
-                    self._replica.take(self._relayed, self._own)
-                return self._replica.confirmation()
-        return Body()
+        if not self._computes or not self._answered:
+            return Body()
+        if self._replica is None:
+            self._relayed += tuple(relayed)
+            return Body()
+        with public(), self._or_over():
+            self._replica.take(relayed, self._own, more=more)
+        return Body() if more else self._replica.confirmation()
 
-    def _catch_up(self, first: bytes = b"", *replies: bytes) -> None:
-        """Follow an old request; first: the request; replies: everybody's to the step before.
+    def _catch_up(self, relayed: Sequence[bytes], *, more: bool) -> None:
+        """Follow an old request; relayed: it, and everybody's replies to the step before.
 
-        Nothing is answered until the replica has come to the last request that was.
+        more: the others follow. Nothing is answered until the replica has come to the last request
+        that was.
 
         Raises:
             ProtocolError: other messages than those of the session. MessageError: malformed.
         """
         assert self._plan is not None and self._last is not None  # noqa: S101 (it has agreed)
-        if not first or address_of(first[:HEAD_BYTES])[1] != COORDINATOR:
+        begins = relayed and address_of(relayed[0][:HEAD_BYTES])[1] == COORDINATOR
+        if begins:
+            self._next, *relayed = relayed
+        if not self._next:
             return  # what comes ahead of the next request, which is too early
-        request, name = decode(first, self._coordinator_key, size_cap=self._size_cap), digest(first)
-        if self._replica is None or request.step == BEFORE[1]:  # or once more from the first
+        request = decode(self._next, self._coordinator_key, size_cap=self._size_cap)
+        name = digest(self._next)
+        # Or once more from the first.
+        if self._replica is None or (begins and request.step == BEFORE[1]):
             self._replica = Replica(self.name, request.session, self._plan, self._size_cap)
         if not self._replica.is_at(name):
-            self._replica.follow(request, name, replies, b"")
+            self._replica.hear(relayed)
+            if more:
+                return
+            self._replica.follow(request, name, (), b"")
+        self._next = b"" if not more else self._next
         if name == self._last[1]:
             if self._replica.head != self._behind:
                 raise ProtocolError("the session was relayed anew with other messages than it had")

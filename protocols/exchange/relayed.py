@@ -16,6 +16,10 @@ RELAY = "relay"
 """No step: brings replies, ahead of the request that follows from them."""
 BEHIND = "behind"
 """Field of a reply: this party's replica has to follow the session anew, from its first step."""
+MORE = "more"
+"""Field of a RELAY: other replies to the same step come in the next one."""
+PART_BYTES = 1 << 25
+"""Of replies in one RELAY, but for one reply that is larger."""
 MARK = b"\0CPHC-relayed-1\0"
 _SIZE, _COUNT = struct.Struct("<Q"), struct.Struct("<I")
 

@@ -88,6 +88,7 @@ class Replica:
         self._asked: Ask = next(self._exchange)
         self._due = self._noted()
         self._is_ahead = False
+        self._heard = dict[str, tuple[Body, int, str]]()  # folded, size, digest
         self.head = ""
         """Of the transcript, once the last request was followed."""
 
@@ -107,19 +108,42 @@ class Replica:
         }
         return Body({"step": asked.step, "heads": heads})
 
-    def take(self, relayed: Sequence[bytes], own: bytes) -> None:
+    def take(self, relayed: Sequence[bytes], own: bytes, *, more: bool = False) -> None:
         """Compute what is asked next, ahead of the request; see `follow`.
 
-        Nothing where the replies are not those to the step before.
+        Nothing where the replies are not those to the step before. more: they are not all.
         """
+        if self._is_ahead or {*map(_step_of, relayed)} != {self._asked.step}:
+            return
+        self.hear(relayed, own)
         # What rows are whitened by comes with the request.
-        waits = self._plan.whitens and self._asked.step == BEFORE[-1]
-        if not self._is_ahead and not waits and {*map(_step_of, relayed)} == {self._asked.step}:
-            self._advance(relayed, own)
+        if not more and not (self._plan.whitens and self._asked.step == BEFORE[-1]):
+            self._advance()
             self._is_ahead = True
 
-    def _advance(self, relayed: Sequence[bytes], own: bytes) -> None:
-        replies = self._replies(relayed, own)
+    def hear(self, relayed: Sequence[bytes], own: bytes = b"") -> None:
+        """Read and fold replies to what is asked, of which nothing else is kept; see `follow`.
+
+        Those of another step are passed over, and a second one of the same party.
+        """
+        asked = self._asked
+        if own and self._name in asked.bodies and self._name not in self._heard:
+            self._read(self._name, own)
+        for data in relayed:
+            step, sender, _ = address_of(data[:HEAD_BYTES])
+            if step == asked.step and sender in asked.bodies and sender not in self._heard:
+                self._read(sender, data)
+
+    def _advance(self) -> None:
+        replies, asked = dict[str, Body](), self._asked
+        for name in asked.bodies:
+            if name not in self._heard and not asked.lossy:
+                raise ProtocolError(f"step {asked.step!r}: no reply of {name!r} was relayed")
+            # In the plan's order, as the coordinator hands them to its generator.
+            body, size, message = self._heard.pop(name, (None, *LOST))
+            self._add(name, COORDINATOR, size, message)
+            if body is not None:
+                replies[name] = body
         try:
             self._asked = self._exchange.send(replies)
         except StopIteration:
@@ -138,7 +162,8 @@ class Replica:
         if request.step == second_moment.STEP:
             self._evidence = second_moment.Evidence.from_body(request.body)
         if not self._is_ahead:
-            self._advance(relayed, own)
+            self.hear(relayed, own)
+            self._advance()
         asked, self._is_ahead = self._asked, False
         if asked.step != request.step:
             raise ProtocolError(
@@ -176,28 +201,10 @@ class Replica:
             self._add(COORDINATOR, name, size, found[name])
         return found
 
-    def _replies(self, relayed: Sequence[bytes], own: bytes) -> dict[str, Body]:
-        """By party, in the plan's order, as the coordinator hands them to its generator."""
-        asked, frames = self._asked, {self._name: own} if own else {}
-        for data in relayed:
-            step, sender, _ = address_of(data[:HEAD_BYTES])
-            if step == asked.step:
-                frames.setdefault(sender, data)
-        found = {}
-        for name in asked.bodies:
-            if name not in frames:
-                if not asked.lossy:
-                    raise ProtocolError(f"step {asked.step!r}: no reply of {name!r} was relayed")
-                self._add(name, COORDINATOR, *LOST)
-                continue
-            body = self._read(name, frames[name])
-            self._add(name, COORDINATOR, len(frames[name]), digest(frames[name]))
-            found[name] = asked.fold(name, body) if asked.fold else body
-        return found
-
-    def _read(self, name: str, data: bytes) -> Body:
+    def _read(self, name: str, data: bytes) -> None:
         """A reply, of the party itself, to what the replica asks it."""
-        step = self._asked.step
+        asked = self._asked
+        step = asked.step
         try:
             reply = decode(data, self._keys[name], size_cap=self._cap)
         except MessageError as error:
@@ -216,7 +223,8 @@ class Replica:
             )
         if "error" in reply.body.meta:
             raise ProtocolError(f"step {step!r}: party {name!r} has refused, and nothing follows")
-        return reply.body
+        body = asked.fold(name, reply.body) if asked.fold else reply.body
+        self._heard[name] = body, len(data), digest(data)
 
     def _add(self, sender: str, recipient: str, size: int, message: str) -> None:
         self._transcript.add(

@@ -188,11 +188,15 @@ def test_an_owner_with_a_replica_needs_a_centre_that_relays(centre: Centre) -> N
     assert status is not None and status["state"] == "aborted" and centre.forgotten()
 
 
-def test_agents_with_replicas_are_restarted_at_every_step(centre: Centre) -> None:
+@pytest.mark.parametrize("part", [1, 1 << 25])
+def test_agents_with_replicas_are_restarted_at_every_step(
+    centre: Centre, part: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Before they hear of it, or once their reply is lost; what the centre keeps brings them back.
 
-    It dies as well, and relays from its files.
+    It dies as well, and relays from its files, in parts or whole.
     """
+    monkeypatch.setattr("coordinator.relay.PART_BYTES", part)
     with_replicas(centre)
     (session, _), died = centre.begin(), list[str]()
 

@@ -8,11 +8,14 @@ import random
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from protocols.exchange.messages import Body
 from protocols.plan.protocol import FINISH
 from tests.replicas.deviations import Change, blob, one_bit, ran, refusals, zeros
+from tests.replicas.resumed import Unsteady, resumed
 from tests.replicas.test_replica import ALL, MAKE, VICTIM
 from tests.replicas.test_sums import MAKE as SUMS
 from tests.support.helpers import NOISE, Session, party_names
@@ -72,31 +75,51 @@ def through(make: Callable[[], Session], witnesses: tuple[str, ...]) -> Iterator
 
 
 def honest(count: int, witnesses: tuple[str, ...]) -> Iterator[str]:
-    """Runs over protocols and options, with losses, that ended with a refusal."""
-    rng = random.Random(1)
+    """Runs over protocols and options, with losses, most with resumes, that ended with a refusal.
+
+    Last of all, how often coordinators died and owners were restarted.
+    """
+    rng, went_on, killed, restarted = random.Random(1), 0, 0, 0
     for k in range(count):
-        parties, rounds = rng.choice([3, 3, 4, 5]), rng.choice([1, 2, 3])
-        common: dict[str, Any] = {"parties": parties, "rounds": rounds}
-        rule = {"update": rng.choice(["nag", "gd", "barrier-1", "barrier-2"])}
-        noise = {"privacy": rng.choice([None, NOISE])}
-        kind = rng.choice(["rows", "rows", "model", "model", "sums", "cover", "quadratic", *KINDS])
-        ask: Any = None
-        if kind == "rows":
-            session = small(**common, **rule, **noise, rows=rng.choice([4, 9]), ring_dim=1024)
-        elif kind == "model":
-            session = model_session(**common, **noise, update=rng.choice(["nag", "gd"]))
-        elif kind == "sums":
-            session = sums_session(**common)
-        elif kind == "quadratic":
-            session = quadratic_session()
-        elif kind == "cover":
-            session = small(update="nag", parties=4, cover=2)
-            lost = {rng.choice(["refresh/1", "commit-refresh/1"]): (party_names(4)[2],)}
-            ask = Vanishing(session.ask, lost)
+        words, session, ask = _drawn(rng)
+        unsteady = Unsteady(session, ask or session.ask, rng)
+        if k % 3 == 0:
+            end = ran(session, ask=ask, witnesses=witnesses)
         else:
-            session = KINDS[kind]()
-        if words := ran(session, ask=ask, witnesses=witnesses):
-            yield f"run {k}, {kind} {common} {rule}: {words}"
+            with TemporaryDirectory() as folder:
+                end = resumed(session, Path(folder), unsteady, witnesses)
+        went_on += bool(unsteady.killed or unsteady.restarted)
+        killed, restarted = killed + unsteady.killed, restarted + unsteady.restarted
+        if end:
+            yield f"run {k}, {words}, {unsteady.killed} + {unsteady.restarted} restarts: {end}"
+    sys.stdout.write(
+        f"{went_on} of them went on: {killed} deaths of coordinators, {restarted} of owners\n"
+    )
+
+
+def _drawn(rng: random.Random) -> tuple[str, Session, Any]:
+    """A run in words, its session, and a transport where it loses an owner."""
+    parties, rounds = rng.choice([3, 3, 4, 5]), rng.choice([1, 2, 3])
+    common: dict[str, Any] = {"parties": parties, "rounds": rounds}
+    rule = {"update": rng.choice(["nag", "gd", "barrier-1", "barrier-2"])}
+    noise = {"privacy": rng.choice([None, NOISE])}
+    kind = rng.choice(["rows", "rows", "model", "model", "sums", "cover", "quadratic", *KINDS])
+    ask: Any = None
+    if kind == "rows":
+        session = small(**common, **rule, **noise, rows=rng.choice([4, 9]), ring_dim=1024)
+    elif kind == "model":
+        session = model_session(**common, **noise, update=rng.choice(["nag", "gd"]))
+    elif kind == "sums":
+        session = sums_session(**common)
+    elif kind == "quadratic":
+        session = quadratic_session()
+    elif kind == "cover":
+        session = small(update="nag", parties=4, cover=2)
+        lost = {rng.choice(["refresh/1", "commit-refresh/1"]): (party_names(4)[2],)}
+        ask = Vanishing(session.ask, lost)
+    else:
+        session = KINDS[kind]()
+    return f"{kind} {common} {rule}", session, ask
 
 
 def main() -> int:

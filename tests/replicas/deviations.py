@@ -11,7 +11,7 @@ from coordinator.coordinator import AskParties
 from coordinator.relay import relaying
 from protocols.errors import ProtocolError
 from protocols.exchange.messages import Ask, Body
-from protocols.exchange.relayed import RELAY, parted
+from protocols.exchange.relayed import MORE, RELAY, parted
 from tests.support.helpers import Session
 from tests.support.sessions import VICTIM, Change, Deviation, driven, reply_of, request
 
@@ -29,8 +29,8 @@ def relayed(
 ) -> AskParties:
     """A session's transport, which relays; nothing goes ahead but to witnesses."""
 
-    def ahead(name: str) -> bytes:
-        return request(session, name, RELAY, Body())
+    def ahead(name: str, more: bool) -> bytes:
+        return request(session, name, RELAY, Body({MORE: True} if more else {}))
 
     def deliver(step: str, outgoing: Any) -> Any:
         return (session.deliver if step == RELAY else ask or session.ask)(step, outgoing)

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,10 @@ from hypothesis import strategies as st
 
 from ciphercohort import simulate
 from coordinator.log import FOLDER, recorded
-from coordinator.relay import _bringing, relaying
+from coordinator.relay import RESTARTS, _bringing, in_parts, relaying
 from protocols.errors import MessageError, ProtocolError
 from protocols.exchange.messages import Body, Envelope, encode, new_signing_key, public_bytes
-from protocols.exchange.relayed import BEHIND, MARK, RELAY, beside, parted
+from protocols.exchange.relayed import BEHIND, MARK, MORE, RELAY, beside, parted
 from protocols.names import COORDINATOR
 from tests.replicas.deviations import (
     believing,
@@ -46,6 +47,7 @@ from tests.support.sessions import (
     StopHere,
     Vanishing,
     altered,
+    asked,
     driven,
     gram_session,
     lffr_model_session,
@@ -241,14 +243,65 @@ def test_replies_may_come_ahead(kind: str) -> None:
         early.append((step, sum(map(len, filter(None, sent.values())))))
         return (session.deliver if step == RELAY else session.ask)(step, outgoing)
 
-    def ahead(name: str) -> bytes:
-        return request(session, name, RELAY, Body())
+    def ahead(name: str, more: bool) -> bytes:
+        return request(session, name, RELAY, Body({MORE: True} if more else {}))
 
     session.run(relaying(ask, ahead=ahead, patience=0.0))
     assert session.outcome is not None
     steps = [count for step, count in early if step != RELAY]
     ahead_of = [count for step, count in early if step == RELAY and count]
     assert ahead_of and len(ahead_of) + len(list(filter(None, steps))) == len(steps) - 1
+
+
+@pytest.mark.parametrize("kind", ["rows", "whitened", "model", "sums"])
+def test_replies_may_come_one_by_one(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where they are many: requests have nothing beside them, and a replica folds each reply."""
+    monkeypatch.setattr("coordinator.relay.PART_BYTES", 1)
+    session, parts = with_replicas(MAKE[kind]()), list[tuple[int, bool]]()
+
+    def ask(step: str, outgoing: Any) -> Any:
+        if step != RELAY:
+            return session.ask(step, outgoing)
+        for own, replies in map(parted, [outgoing[name] for name in outgoing if name == VICTIM]):
+            parts.append((len(replies or ()), asked(session, own).meta == {MORE: True}))
+        return session.deliver(step, outgoing)
+
+    def ahead(name: str, more: bool) -> bytes:
+        return request(session, name, RELAY, Body({MORE: True} if more else {}))
+
+    session.run(relaying(ask, ahead=ahead, patience=60.0))
+    assert session.outcome is not None
+    assert parts and parts == [(1, True), (1, False)] * (len(parts) // 2)
+    assert not any(parted(data)[1] for _, _, data, _ in session.recorded)
+
+
+def test_a_replica_keeps_no_blob_that_is_summed() -> None:
+    """What it holds of a step's replies is what the coordinator does: the sum."""
+    session = with_replicas(rows())
+    stopped_before(session, "public-shares/0")
+    replies = {n: r for step, n, _, r in session.recorded if step == "keys"}
+    replica = session.parties[VICTIM]._replica
+    assert replica is not None
+    replica.take([replies[ALL[0]]], b"", more=True)
+    assert [body.blobs for body, *_ in replica._heard.values()] == [()]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "due"), [([], [0]), ([9], [1]), ([4, 4, 4], [2, 1]), ([9, 1, 9], [1, 1, 1])]
+)
+def test_replies_in_parts(
+    sizes: list[int], due: list[int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """In order, as bytes or as files."""
+    monkeypatch.setattr("coordinator.relay.PART_BYTES", 8)
+    for k, size in enumerate(sizes):
+        (tmp_path / str(k)).write_bytes(bytes(size))
+    files = [tmp_path / str(k) for k in range(len(sizes))]
+    parts = in_parts(files)
+    assert [len(part) for part in parts] == due and [*chain(*parts)] == files
+    assert [[len(reply) for reply in part] for part in in_parts([bytes(n) for n in sizes])] == [
+        [path.stat().st_size for path in part] for part in parts
+    ]
 
 
 def stopped_before(session: Session, due: str) -> None:
@@ -288,7 +341,7 @@ def test_a_refusal_is_no_reply() -> None:
     replica = session.parties[ALL[0]]._replica
     assert replica is not None
     with pytest.raises(ProtocolError, match="has refused"):
-        replica._replies([replies[n] for n in ALL[1:]], replies[ALL[0]])
+        replica.hear([replies[n] for n in ALL[1:]], replies[ALL[0]])
 
 
 def test_the_same_fields_in_other_bytes_are_refused() -> None:
@@ -495,7 +548,8 @@ def test_whoever_has_no_replica_is_not_brought_back() -> None:
             yield name, encode(Envelope("s", step, name, COORDINATOR, behind), key)
 
     past = {"a": [(b"request", [b"reply of b"])]}.__getitem__
-    for follows, due in (({}, ["x"]), ({"a": ("b",)}, ["x"]), ({"a": ("a",)}, ["x", RELAY, "x"])):
+    again = ["x", *[RELAY, "x"] * RESTARTS]
+    for follows, due in (({}, ["x"]), ({"a": ("b",)}, ["x"]), ({"a": ("a",)}, again)):
         asked.clear()
-        told = [*_bringing(ask, lambda name: b"ahead", past, follows)("x", {"a": b"1"})]
+        told = [*_bringing(ask, lambda name, more: b"ahead", past, follows)("x", {"a": b"1"})]
         assert asked == due and len(told) == 1
