@@ -26,6 +26,7 @@ from protocols.exchange.documents import suggest
 from protocols.statistics.evaluation.figures import LEAST
 from protocols.statistics.study.description import (
     CLEAR,
+    DRIFTS,
     ROOM,
     are_whole,
     category_difference,
@@ -228,13 +229,14 @@ class Description(Tabled):
         if self.private:
             yield (
                 f"privacy noise of standard deviation {self.noise_std:.3g} is on every count"
-                f"{self._summed()}; ± is the noise of what is above it, or before it, found by "
-                "drawing the noise of all counts anew"
+                f"{self._summed()}; ± is a standard deviation of what is above it, or before it, "
+                "by this noise: of quantiles how far it moves them"
             )
             if none := [name for name, group in self._tabled() if _has_none(group)]:
                 yield (
                     f"{NO_FIGURE}, and counts without shares: rows that are not {ROOM} times their "
-                    f"noise, and quantiles that it may put anywhere: {', '.join(none)}"
+                    f"noise; no quantiles of rows that are not {DRIFTS} times that of a column's "
+                    f"counts together: {', '.join(none)}"
                 )
             if any(math.isnan(c["sd"]) for c in self._numbers()):
                 yield (
@@ -365,6 +367,10 @@ def describe_by(sums: SumSeries, asked: DescribeOptions) -> Description:
     if not private:
         counts = np.concatenate([[True], *(_counts(variable) for variable in columns)])
         tables[..., counts] = np.rint(tables[..., counts])
+    else:
+        # Where the schema refuses missing values, their cell has noise alone.
+        noisy = np.concatenate([[True], *(_may_have(variable) for variable in columns)])
+        tables *= noisy
     names, order, std = grouped.several, grouped.order, opened.noise_std * sums.rows
     given: dict[str, Any] = {"total": sums.rows, "private": private, "least": least}
 
@@ -388,10 +394,10 @@ def describe_by(sums: SumSeries, asked: DescribeOptions) -> Description:
     by_site = of_sites(tables, std)[0] if sites else {}
     noise = dict[str, float]()
     if private:
-        noise = _noise(columns, tables, of_groups, found, std)
+        noise = _noise(columns, tables, of_groups, found, std * noisy)
         told = {name: math.isfinite(noise[name]) for name in differences}
         differences = {n: own if told[n] else math.nan for n, own in differences.items()}
-        _ = by_site and _noise(columns, tables, of_sites, by_site, std)
+        _ = by_site and _noise(columns, tables, of_sites, by_site, std * noisy)
     return Description(
         num_rows=sums.rows,
         by=by,
@@ -412,26 +418,27 @@ def _noise(
     tables: Array,
     make: Callable[[Array, float], Grouped],
     found: Figures,
-    std: float,
+    stds: Array,
 ) -> dict[str, float]:
-    """Standard deviations of differences by column; those of figures are added to `found`.
+    """Noise of differences by column, and of standard deviations, which is added to `found`.
 
     Of so many draws of the noise, on top of what was released: it takes no row. make: figures of
-    tables, and differences; of what is not told there is no noise.
+    tables, and differences; stds: of the noise of each cell of a group. What is not told has no
+    noise, and that of other figures is theirs by a formula.
     """
     rng, names = np.random.default_rng(0), [v.name for v in columns if not v.categories]
-    figures, differences = list[Array](), list[list[float]]()
+    deviations, differences = list[list[float]](), list[list[float]]()
     for _ in range(DRAWS):
-        again, apart = make(tables + std * rng.standard_normal(tables.shape), 0.0)
-        own = [again[g]["columns"][n][key] for g in again for n in names for key in NUMERIC_FIGURES]
-        figures.append(np.array(own, dtype=np.float64))
+        again, apart = make(tables + stds * rng.standard_normal(tables.shape), 0.0)
+        deviations.append([again[g]["columns"][n]["sd"] for g in again for n in names])
         differences.append([*apart.values()])
-    spread = iter(_spread(np.array(figures)).tolist())
+    spread = iter(_spread(np.array(deviations)).tolist())
     for group in found.values():
         for own in (group["columns"][name] for name in names):
-            told = {f"{key}_noise": next(spread) for key in NUMERIC_FIGURES}
-            drowned = {f"{key}_noise": math.nan for key in NUMERIC_FIGURES if math.isnan(own[key])}
-            own |= told | {key: own[key] for key in told if key in own} | drowned
+            told = own | {"sd_noise": next(spread)}
+            for key in NUMERIC_FIGURES:
+                of = told.get(f"{key}_noise", math.nan)
+                own[f"{key}_noise"] = math.nan if math.isnan(own[key]) else of
     return dict(zip(apart, _spread(np.array(differences)).tolist(), strict=True))
 
 
@@ -447,6 +454,14 @@ def _spread(draws: Array) -> Array:
 def _counts(variable: Variable) -> NDArray[np.bool_]:
     """Which of a column's values are counts."""
     return np.arange(variable.cells) < variable.cells - variable.moments
+
+
+def _may_have(variable: Variable) -> NDArray[np.bool_]:
+    """Which of a column's values can be another than 0."""
+    missing = -1 if variable.categories and not variable.moments else variable.places[3]
+    told = np.ones(variable.cells, dtype=bool)
+    told[missing] = variable.places[2] >= 0
+    return told
 
 
 def _grouped(
@@ -510,7 +525,7 @@ def _grouped(
                 float(rows[k, 0]),
                 cover,
                 least * (not private),
-                float(noise[k]),
+                (float(noise[k]), float(noise[k]) * (k < len(names) - 1)),  # N is public
                 None if private else _whole(variable, rows[-1, start:end]),
             )
             if of_sizes[k] and not variable.categories:
@@ -526,27 +541,24 @@ def _figures(
     rows: float,
     cover: NDArray[np.bool_],
     least: int,
-    noise: float,
+    noise: tuple[float, float],
     numbers: Array | None,
 ) -> dict[str, Any]:
     """Of one column and group.
 
-    rows: of the group; cover: counts that are not shown; least: 0 with noise; noise: of a cell;
-    numbers: see `numeric_figures`.
+    rows: of the group; cover: counts that are not shown; least: 0 with noise; noise: of a cell, and
+    of `rows`; numbers: see `numeric_figures`.
     """
     private = not least
-    if private and variable.places[2] < 0:
-        # The schema refuses missing values: their cell has noise alone.
-        row = row.copy()
-        row[-1 if variable.categories else variable.places[3]] = 0.0
     if variable.categories:
         *counts, missing = shown_counts(row, cover, private)
         n = None if missing is None else max(rows - float(row[-1]), 0.0)
-        if noise and n is not None and n <= ROOM * noise:
+        if noise[0] and n is not None and n <= ROOM * noise[0]:
             n = None  # shares of it would be anything
         return {"n": n, "missing": missing, "counts": counts, "categories": variable.categories}
+    of_n = math.hypot(noise[1], noise[0] * (variable.places[2] >= 0))
     figures: dict[str, Any] = numeric_figures(
-        row, rows, variable.low, variable.high, noise, numbers
+        row, rows, variable.low, variable.high, noise[0], numbers, of_n
     )
     if not private and figures["n"] < least:
         figures |= dict.fromkeys(NUMERIC_FIGURES, math.nan)

@@ -28,7 +28,9 @@ thousandth off a whole number, of at most 200, it is moved farther."""
 APART, SPREAD = 1e-5, 1e-12
 """Of groups that do not vary: what rounding does not leave of a difference, and a variance."""
 ROOM = 5
-"""Times its noise that a number of rows has to be for a mean; a quantile's counts twice theirs."""
+"""Times its noise that a number of rows has to be for a mean."""
+DRIFTS = 2
+"""Times the noise of the sum of all bins that it has to be for quantiles."""
 CLEAR = 2.5
 """Times its noise that a variance has to be for a standard deviation."""
 
@@ -74,16 +76,19 @@ def numeric_figures(
     high: float,
     noise: float = 0.0,
     numbers: Array | None = None,
+    of_n: float = 0.0,
 ) -> dict[str, float]:
     """n, missing, mean, sd, q1, median, q3 and step, the bins' width [data units].
 
     cells: counts of the bins and of missing values, sum z and sum z^2, shape (bins + 3,); rows: of
     the group, missing values included; noise: standard deviation of that on each of the cells,
-    which may then be below 0. Where it drowns the standard deviation that is NaN, see `is_clear`;
-    numbers: that quantiles are, by bin; None: they are within one.
+    which may then be below 0; of_n: of that on n, of rows and missing values. Where it drowns the
+    standard deviation that is NaN, see `is_clear`; numbers: that quantiles are, by bin; None: they
+    are within one.
     """
     counts, (missing, first, second) = cells[:-3], cells[-3:]
     n, width = float(rows - missing), high - low
+    edges = low + width * np.arange(len(counts) + 1) / len(counts)
     step = width / len(counts) if numbers is None else 0.0
     figures = {"n": n, "missing": float(missing), "step": step}
     if n <= ROOM * noise:
@@ -97,45 +102,53 @@ def numeric_figures(
         t = noise / n * math.sqrt(1 + 4 * mean**2)
         spread += t**2 / (8 * max(variance, t) ** 1.5)
         spread = spread if is_clear(counts, n, mean, noise) else math.nan
-    # Monotone, and without a bias: the middle of the least curve above and the largest below.
-    ends = np.cumsum(counts)
-    above, below = np.maximum.accumulate(ends), np.minimum.accumulate(ends[::-1])[::-1]
-    ends = np.append(np.clip((above + below)[:-1] / 2, 0.0, n), n)
-    edges = low + width * np.arange(len(counts) + 1) / len(counts)
-    drift = noise * math.sqrt(len(counts))
-    quartiles, errors = [], {"mean_noise": width * noise / n * math.sqrt(1 + mean**2)}
-    for name, share in QUARTILES.items():
-        place = share * n
-        k = int(np.searchsorted(ends, place * (1 - 1e-12)))
-        start = ends[k - 1] if k else 0.0
-        inside = (place - start) / (ends[k] - start) if ends[k] > start else 0.0
-        quartiles.append(float(low + step * (k + inside) if numbers is None else numbers[k]))
-        if k == len(counts) - 1 and n <= 10 * drift:
-            quartiles[-1] = math.nan  # noise alone puts it there, and would again
-        elif noise:
-            errors[f"{name}_noise"] = _off(ends, place, quartiles[-1], noise, edges)
-    if n <= 2 * drift:
-        quartiles = [math.nan] * len(QUARTILES)
+        figures["mean_noise"] = width / n * math.hypot(noise, mean * of_n)
     return figures | {
         "mean": float(np.clip(low + width * (mean + 0.5), low, high)),
         "sd": float(width * spread),
-        **dict(zip(QUARTILES, quartiles, strict=True)),
-        **(errors if noise else {}),
+        **_quantiles(counts, n, edges, noise, of_n, numbers),
     }
 
 
-def _off(ends: Array, place: float, found: float, noise: float, edges: Array) -> float:
-    """How far a quantile is off where the counts up to each bin are off by a standard deviation.
+def _quantiles(
+    counts: Array, n: float, edges: Array, noise: float, of_n: float, numbers: Array | None
+) -> dict[str, float]:
+    """Quartiles, and how far noise puts them off; see `numeric_figures`. edges: of the bins.
 
-    The farther end of all that such counts do not rule out: draws of the noise on top of counts
-    that it has driven to an end of the range would stay there. ends: counts up to each bin; place:
-    of the quantile; found: it; noise: of each count; edges: of the bins.
+    With noise, the counts' sum is another than n: both are moved to where they are one, by their
+    variances (1 of each count, r of n), and cov(F_j - s n) follows, of F_j up to the j-th edge.
     """
-    std = noise * np.sqrt(np.arange(1, len(ends) + 1))
-    std[-1] = 0.0
-    most, least = np.maximum.accumulate(ends + std), np.maximum.accumulate(ends - std)
-    apart = [np.interp(place, np.append(0.0, np.maximum(e, 0.0)), edges) for e in (most, least)]
-    return float(max(abs(each - found) for each in apart))
+    bins = len(counts)
+    if noise and n <= DRIFTS * noise * math.sqrt(bins):
+        return dict.fromkeys(QUARTILES, math.nan)
+    j, r = np.arange(bins + 1), (of_n / noise) ** 2 if noise else 0.0
+    ends = np.append(0.0, np.cumsum(counts))
+    gap = (ends[-1] - n) / (bins + r)
+    ends, n = ends - j * gap, n + r * gap
+    found = dict[str, float]()
+    for name, share in QUARTILES.items():
+        place = share * n
+        if numbers is not None:
+            found[name] = float(numbers[np.searchsorted(ends[1:], place)])
+            continue
+        found[name] = _reached(ends, place, edges)
+        if noise:
+            square = j - (j + r * share) ** 2 / (bins + r) + r * share**2
+            off = noise * np.sqrt(np.maximum(square, 0.0))
+            moved = (_reached(ends + sign * off, place, edges) for sign in (1, -1))
+            found[f"{name}_noise"] = max(abs(each - found[name]) for each in moved)
+    return found
+
+
+def _reached(ends: Array, place: float, edges: Array) -> float:
+    """Where a curve of counts reaches a place: as far as it is below it, in all.
+
+    Of one that noise has made to fall here and there, this is its monotone rearrangement
+    (Chernozhukov, Fernandez-Val and Galichon, 2010). ends: counts up to each edge of the bins.
+    """
+    low, high = np.minimum(ends[:-1], ends[1:]), np.maximum(ends[:-1], ends[1:])
+    below = np.where(high > low, (place - low) / np.where(high > low, high - low, 1.0), place > low)
+    return float(edges[0] + np.diff(edges) @ np.clip(below, 0.0, 1.0))
 
 
 def is_clear(counts: Array, n: float, mean: float, noise: float) -> bool:

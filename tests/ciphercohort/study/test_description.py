@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -361,6 +362,51 @@ def test_quantiles_are_those_of_counts_with_gaps() -> None:
     found = numeric_figures(cells, 10, 0.0, 6.0)
     assert (found["q1"], found["median"], found["q3"]) == (1.5, 2.0, 4.5)
     assert (found["n"], found["missing"]) == (8, 2)
+
+
+def heaped(rng: np.random.Generator, rows: int) -> np.ndarray:
+    """Nineteen of twenty in the first bin."""
+    return np.where(rng.random(rows) < 0.95, rng.random(rows) / 20, rng.random(rows))
+
+
+SHAPES: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
+    "first bin": heaped,
+    "last bin": lambda rng, n: 1 - heaped(rng, n),
+    "even": lambda rng, n: rng.random(n),
+    "normal": lambda rng, n: np.clip(rng.normal(0.5, 0.12, n), 0, 1),
+    "two heaps": lambda rng, n: np.where(rng.random(n) < 0.6, 0.01, 0.99),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("noisy", [0, 1, 2])
+@pytest.mark.parametrize("noise", [20.0, 100.0])
+def test_the_noise_of_quantiles_and_means_is_what_it_says(
+    shape: str, noisy: int, noise: float
+) -> None:
+    """Of 300 draws: the size of the noise, and how many are within two of it.
+
+    noisy: counts whose noise n has, of none, of its rows or of missing values, too.
+    """
+    rng, rows, bins = np.random.default_rng(1), 2000, 20
+    value = SHAPES[shape](rng, rows)
+    counts = np.bincount(np.minimum((value * bins).astype(int), bins - 1), minlength=bins)
+    cells = np.array([*counts, 0, (value - 0.5).sum(), ((value - 0.5) ** 2).sum()])
+    truth = numeric_figures(cells, rows, 0.0, 1.0)
+    off: dict[str, list[tuple[float, float]]] = {key: [] for key in ("mean", "q1", "median", "q3")}
+    for _ in range(300):
+        table = cells + noise * rng.standard_normal(len(cells))
+        table[bins] *= noisy > 1
+        size = rows + noise * rng.standard_normal() * (noisy > 0)
+        told = numeric_figures(table, size, 0.0, 1.0, noise, of_n=noise * math.sqrt(noisy))
+        for key, each in off.items():
+            each.append((told[key] - truth[key], told[f"{key}_noise"]))
+    for key, each in off.items():
+        true, said = np.array(each).T
+        ratio = np.median(said) / np.sqrt(np.mean(true**2))
+        assert np.mean(np.abs(true) <= 2 * said) > 0.9, key
+        if noise < 50 or key == "mean":
+            assert 0.9 < ratio < (1.15 if key == "mean" and noise < 50 else 1.4), key
 
 
 @settings(max_examples=60, deadline=None)
