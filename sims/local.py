@@ -8,6 +8,8 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from flwr.app import Context, Error, Message, RecordDict
@@ -19,8 +21,15 @@ from flwr.serverapp import Grid
 import coordinator.flower_app as coordinator_app
 import parties.flower_app as party_app
 from ciphercohort.deploy.flower_commands import take_identity
+from coordinator.coordinator import AskParties, Coordinator
+from coordinator.costs import Costs
+from coordinator.log import recorded
+from coordinator.relay import relaying
+from parties.verifier.party import Party
 from protocols.errors import ProtocolError
 from protocols.plan.protocol import may_repeat
+from protocols.steps.whole import Outcome
+from sims.party_process import PartyProcess, PartySpec, peak_memory_mb
 
 SERVER_NODE = 1
 
@@ -131,6 +140,59 @@ def run_session(
         del coordinator_app.SESSIONS[session]
         for key in local:
             del party_app.LOCAL[key]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ran:
+    """One session that came to its end; peak_memory: of any process [MB]; head: of transcript."""
+
+    outcome: Outcome
+    costs: Costs
+    peak_memory: float
+    head: str
+
+
+def run_parties(
+    coordinator: Coordinator,
+    specs: Mapping[str, PartySpec],
+    processes: bool,
+    messages: Path | None = None,
+) -> Ran:
+    """One session with parties of these specs, closed whatever happens.
+
+    processes: each in one of its own; messages: folder that keeps them, None: they are not kept.
+
+    Raises:
+        CohortError: the protocol was aborted.
+    """
+    members: dict[str, Party | PartyProcess] = {}
+    outcomes: list[Outcome] = []
+
+    def run(ask: AskParties) -> None:
+        key, parties = coordinator.verify_key, coordinator.party_keys
+
+        def keep(ask: AskParties) -> AskParties:
+            return recorded(ask, messages, key, parties, durable=False)
+
+        relay = any(spec.policy.replica != "none" for spec in specs.values())
+        outcomes.append(coordinator.run(relaying(ask, keep) if relay else keep(ask)))
+
+    try:
+        for name, spec in specs.items():
+            members[name] = PartyProcess(spec) if processes else spec.build()
+        handlers: dict[str, party_app.Handler] = dict(members)
+        run_session(coordinator.session, run, handlers)
+    finally:
+        for member in members.values():
+            member.close()
+        coordinator.transcript.close()
+    memory = [m.peak_memory_mb for m in members.values() if isinstance(m, PartyProcess)]
+    return Ran(
+        outcome=outcomes[0],
+        costs=coordinator.costs,
+        peak_memory=max([peak_memory_mb(), *memory]),
+        head=coordinator.transcript.head,
+    )
 
 
 def _address(message: Message, run_id: int, identifier: str) -> None:

@@ -1,27 +1,20 @@
 """Simulated parties, in this process or spawned: isolated OpenFHE statics, honest memory figures.
 
-A session among them has the coordinator that its caller made.
+A spawned one loads what is imported here, and needs no Flower.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import resource
-from collections.abc import Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from coordinator.coordinator import AskParties, Coordinator
-from coordinator.costs import Costs
 from coordinator.errors import LostError
-from coordinator.log import recorded
-from coordinator.relay import relaying
 from parties.coins import Coins
-from parties.flower_app import Handler
 from parties.kernel.private import closed
 from parties.policy import Policy
 from parties.reader.shard import Shard
@@ -30,8 +23,6 @@ from protocols.errors import MessageError
 from protocols.exchange.messages import public_bytes
 from protocols.privacy.laws.seeded import SeededRandomness
 from protocols.privacy.loss.ledger import Ledger
-from protocols.steps.whole import Outcome
-from sims.local import run_session
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,59 +64,6 @@ class PartySpec:
             dataset=self.dataset,
             coins=self.coins,
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ran:
-    """One session that came to its end; peak_memory: of any process [MB]; head: of transcript."""
-
-    outcome: Outcome
-    costs: Costs
-    peak_memory: float
-    head: str
-
-
-def run_parties(
-    coordinator: Coordinator,
-    specs: Mapping[str, PartySpec],
-    processes: bool,
-    messages: Path | None = None,
-) -> Ran:
-    """One session with parties of these specs, closed whatever happens.
-
-    processes: each in one of its own; messages: folder that keeps them, None: they are not kept.
-
-    Raises:
-        CohortError: the protocol was aborted.
-    """
-    members: dict[str, Party | PartyProcess] = {}
-    outcomes: list[Outcome] = []
-
-    def run(ask: AskParties) -> None:
-        key, parties = coordinator.verify_key, coordinator.party_keys
-
-        def keep(ask: AskParties) -> AskParties:
-            return recorded(ask, messages, key, parties, durable=False)
-
-        relay = any(spec.policy.replica != "none" for spec in specs.values())
-        outcomes.append(coordinator.run(relaying(ask, keep) if relay else keep(ask)))
-
-    try:
-        for name, spec in specs.items():
-            members[name] = PartyProcess(spec) if processes else spec.build()
-        handlers: dict[str, Handler] = dict(members)
-        run_session(coordinator.session, run, handlers)
-    finally:
-        for member in members.values():
-            member.close()
-        coordinator.transcript.close()
-    memory = [m.peak_memory_mb for m in members.values() if isinstance(m, PartyProcess)]
-    return Ran(
-        outcome=outcomes[0],
-        costs=coordinator.costs,
-        peak_memory=max([peak_memory_mb(), *memory]),
-        head=coordinator.transcript.head,
-    )
 
 
 class PartyProcess:

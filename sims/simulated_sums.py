@@ -31,7 +31,8 @@ from protocols.privacy.calibrate.figures import Wanted
 from protocols.privacy.certificates.mechanism import Mechanism
 from protocols.sums.objective import Objective
 from protocols.sums.plan import GradientPlan
-from sims.party_process import PartySpec, run_parties
+from sims.local import run_parties
+from sims.party_process import PartySpec
 from sims.prepare import PreparedData
 
 

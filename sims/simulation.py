@@ -55,7 +55,8 @@ from protocols.steps.workers import KINDS
 from sims.afterwards import check_evaluation, follow
 from sims.held_out import HeldBack, used
 from sims.ledgers import check_whole, dataset_of, open_ledger
-from sims.party_process import PartySpec, Ran, run_parties
+from sims.local import Ran, run_parties
+from sims.party_process import PartySpec
 from sims.prepare import PreparedData, prepare
 from sims.simulated_sums import as_parties, with_shards
 from sims.twin import OPTIMA, fit_unclipped

@@ -21,7 +21,8 @@ from protocols.privacy.loss.ledger import Ledger
 from protocols.steps.whole import Outcome
 from protocols.sums.plain import run_in_plain
 from protocols.sums.plan import GradientPlan, Vector
-from sims.party_process import PartySpec, run_parties
+from sims.local import run_parties
+from sims.party_process import PartySpec
 
 # (t, weights after it), t = 0, 1, … of the stage
 OnWeights = Callable[[int, Vector], None]
