@@ -269,19 +269,32 @@ class Pair:
         return tuple(rows[k] for k in self.order)
 
 
-@st.composite
-def pairs(draw: Any, kind: Kind, cells: Cells, most: int = 6) -> Pair:
-    """Usual rows, one of which has odd cells in D', one mostly; and another one perhaps in both."""
+def pairs(kind: Kind, cells: Cells, most: int = 6) -> Any:
+    """Usual rows, one of which has odd cells in D', one mostly; and another one perhaps in both.
+
+    What a strategy is drawn from is made here once: to check it takes longer than to draw.
+    """
     usual = st.tuples(*(st.sampled_from(own) for own in kind.usual.values()))
     odd = [odd_cells(kind, name, cells) for name in kind.columns]
-    rows = draw(st.lists(usual, min_size=1, max_size=most))
+    places = st.integers(0, len(odd) - 1)
+    chosen = {n: st.lists(places, min_size=1, max_size=n) for n in (1, 3)}
+    return _pairs(st.lists(usual, min_size=1, max_size=most), odd, chosen)
+
+
+_OF_ODD = st.sampled_from((1, 1, 1, 3))
+_BATCH = st.sampled_from((1, 2, 3, 1 << 15))
+
+
+@st.composite
+def _pairs(draw: Any, some: Any, odd: list[Any], chosen: Mapping[int, Any]) -> Pair:
+    rows = draw(some)
     at = draw(st.integers(0, len(rows) - 1))
 
     def with_odd(row: Row) -> Row:
         if draw(st.integers(0, 19)) == 0:
             return (None,) * len(row)
-        found, places = list(row), st.integers(0, len(row) - 1)
-        for k in draw(st.lists(places, min_size=1, max_size=draw(st.sampled_from((1, 1, 1, 3))))):
+        found = list(row)
+        for k in draw(chosen[draw(_OF_ODD)]):
             found[k] = draw(odd[k])
         return tuple(found)
 
@@ -290,4 +303,4 @@ def pairs(draw: Any, kind: Kind, cells: Cells, most: int = 6) -> Pair:
         both = (at + 1) % len(rows)
         rows[both] = with_odd(rows[both])
     order = draw(st.permutations(range(len(rows))))
-    return Pair(tuple(rows), at, other, tuple(order), draw(st.sampled_from((1, 2, 3, 1 << 15))))
+    return Pair(tuple(rows), at, other, tuple(order), draw(_BATCH))

@@ -11,7 +11,7 @@ from tests.boundaries.formats import FORMATS
 from tests.boundaries.reading import Reading
 from tests.boundaries.tables import KINDS, pairs
 
-EACH = 6
+EACH = 2
 
 
 @pytest.mark.filterwarnings("ignore")

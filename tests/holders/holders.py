@@ -37,6 +37,8 @@ KINDS = ("row", "secret", "secret's object", "noise")
 SECRETS = (AggregateShare, CoverShare, EphemeralKey, KeyShare, Pads)
 MANY, FEW, MOST, LEAST_RING = 50, 4, 1 << 22, 256
 LEAST_UNIT = 1 << 16
+PIECE = 1 << 12
+"""Numbers that are looked at together: those of an array of rows are found in the first."""
 GRIDS = (1_200_000, 1 << 20)
 DRAWS = "draw_noise"
 CLEAR = ("sims/prepare.py", "ciphercohort/results/result.py")
@@ -53,6 +55,7 @@ class Holders:
     _noise: set[float] = field(default_factory=set)
     _units: set[int] = field(default_factory=set)
     _modules: dict[CodeType, str] = field(default_factory=dict)
+    _places: dict[CodeType, tuple[str, str, int, int]] = field(default_factory=dict)
 
     def modules(self, kind: str) -> dict[str, int]:
         """Lines of functions that held it, by module."""
@@ -84,13 +87,18 @@ class Holders:
                 self._units |= {unit for unit in result.tolist() if abs(unit) > LEAST_UNIT}
         if not module:
             return
-        place = module, code.co_name, code.co_firstlineno, last_line(code)
         for value in inside([*frame.f_locals.values(), result]):
             if isinstance(value, KeySession) and value is not frame.f_locals.get("self"):
                 continue
             for kind in self._kinds(value):
                 if not in_the_clear(frame):
-                    self.found[kind].add(place)
+                    self.found[kind].add(self._place(code))
+
+    def _place(self, code: CodeType) -> tuple[str, str, int, int]:
+        if code not in self._places:
+            own = self._modules[code], code.co_name, code.co_firstlineno, last_line(code)
+            self._places[code] = own
+        return self._places[code]
 
     def _drawn(self, value: np.ndarray[Any, Any]) -> bool:
         return bool(self._units) and len(self._units & set(value.tolist())) > 1
@@ -101,9 +109,8 @@ class Holders:
         if not isinstance(value, np.ndarray) or not 0 < value.size <= MOST:
             return
         if value.dtype == np.float64:
-            numbers = set(value.ravel().tolist())
             for kind, known in (("row", self._rows), ("noise", self._noise)):
-                if len(known & numbers) > 1:
+                if known and several(known, value):
                     yield kind
         elif value.dtype.kind in "iO" and value.ndim == 1 and self._drawn(value):
             yield "noise"
@@ -111,6 +118,16 @@ class Holders:
             shares = [float(np.mean(value == trit)) for trit in (-1, 0, 1)]
             if min(shares) > 0.25 and sum(shares) == 1.0:
                 yield "secret"
+
+
+def several(known: set[float], value: np.ndarray[Any, Any]) -> bool:
+    """Whether two or more of them stand in an array."""
+    met: set[float] = set()
+    for part in np.array_split(value.ravel(), 1 + value.size // PIECE):
+        met |= known.intersection(part.tolist())
+        if len(met) > 1:
+            return True
+    return False
 
 
 def in_the_clear(frame: FrameType | None) -> bool:
