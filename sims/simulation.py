@@ -22,11 +22,10 @@ from ciphercohort.after.inference import PROJECTED
 from ciphercohort.after.inference_cost import check_inference
 from ciphercohort.job.config import SimulationConfig
 from ciphercohort.job.figures import check_kind, figures_of, new_draw, settled
-from ciphercohort.job.inputs import schema_notes, with_inputs
+from ciphercohort.job.inputs import schema_notes, with_cover, with_inputs
 from ciphercohort.job.layout import MESSAGES, SECOND_MOMENT, TRANSCRIPT
 from ciphercohort.planning.within import choose
 from ciphercohort.report.run_folder import RunFolder
-from ciphercohort.results.cover_words import missing_words, with_cover
 from ciphercohort.results.exact_sums import opens_exact_sums, tell
 from ciphercohort.results.result import Array, Figures, RunResult, scored
 from ciphercohort.results.slot_report import unproven_warnings
@@ -298,7 +297,7 @@ def compare(
     public = (
         *found.notes,
         *unproven_warnings(plan, data.schema.norm_bound),
-        *missing_words(outcome.missing),
+        *_missing_words(outcome.missing),
         *filter(None, [reach_words(plan, outcome.weights)]),
     )
 
@@ -341,6 +340,13 @@ def compare(
         missing=outcome.missing,
         filled=filled_totals(data.shards, LEAST),
     )
+
+
+def _missing_words(missing: tuple[str, ...]) -> tuple[str, ...]:
+    """A warning, where somebody vanished."""
+    if not missing:
+        return ()
+    return (f"others stood in for {', '.join(missing)}, who vanished after contributing",)
 
 
 def _noise_name(config: SimulationConfig) -> str:

@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 from ciphercohort.deploy.asked import Asked
 from ciphercohort.job.config import WITH_INFERENCE, SimulationConfig
 from ciphercohort.job.figures import check_kind, figures_of, new_draw, settled
-from ciphercohort.job.inputs import GIVEN, with_inputs
+from ciphercohort.job.inputs import GIVEN, with_cover, with_inputs
 from ciphercohort.job.layout import INFERENCE, REPORT, UNREADABLE, read_file
 from ciphercohort.report.release import Release, with_limits
 from ciphercohort.report.release_report import render_release
-from ciphercohort.results.cover_words import with_cover
 from ciphercohort.results.documents import write_text
 from ciphercohort.results.plan_figures import run_words
 from ciphercohort.results.predict import ReleasedModel, load_model

@@ -1,9 +1,13 @@
-"""What a promise takes as given: ranges and categories that nobody read from the private rows."""
+"""What a promise takes as given: a public schema, and keys that too few can put together."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from protocols.plan.run_plan import RunPlan
+    from protocols.privacy.certificates.certificate import Certificate
 
 SchemaFrom = Literal["given", "inferred"]
 GIVEN: SchemaFrom = "given"
@@ -39,6 +43,17 @@ def unmet(schema_from: SchemaFrom, *, private: bool) -> tuple[str, ...]:
 def schema_notes(schema_from: SchemaFrom, *, private: bool) -> tuple[str, ...]:
     """The same for a reader, who without privacy is told, too."""
     return () if schema_from == GIVEN else (NOT_MET,) if private else (READ_FROM_ROWS,)
+
+
+def with_cover(certificate: Certificate | None, plan: RunPlan) -> dict[str, Any] | None:
+    """A certificate takes for granted that nobody has the keys: with cover, t parties have."""
+    if certificate is None or plan.cover is None:
+        return certificate.to_dict() if certificate else None
+    words = (
+        f"fewer than {plan.cover} parties collude: any {plan.cover} of them could stand in for "
+        "all others, and so decrypt"
+    )
+    return {**certificate.to_dict(), "assumptions": [*certificate.assumptions, words]}
 
 
 def with_inputs(

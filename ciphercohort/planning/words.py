@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ciphercohort.results.cover_words import cover_lines
 from ciphercohort.results.exact_sums import MARK, exact_words
 from protocols.words import HOLDS, INSECURE, count, promise, size, towards_one
 
@@ -60,6 +59,17 @@ def encryption_lines(body: dict[str, Any]) -> list[str]:
         f"by {released['release_error_std']:.2g} (standard deviation)",
         *body["slots"],
         *cover_lines(body),
+    ]
+
+
+def cover_lines(body: dict[str, Any]) -> list[str]:
+    """Who can stand in for whom, and what that costs in confidentiality."""
+    cover, parties = body["cover"], body["parties"]
+    if cover is None:
+        return []
+    return [
+        f"cover: up to {parties - cover} parties may vanish once all have contributed; any {cover} "
+        f"that collude have every key (without cover: all {parties})"
     ]
 
 

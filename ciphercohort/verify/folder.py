@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ciphercohort.job.inputs import with_inputs
+from ciphercohort.job.inputs import with_cover, with_inputs
 from ciphercohort.job.layout import (
     CERTIFICATE,
     EVALUATION,
@@ -50,7 +50,6 @@ from ciphercohort.job.layout import (
 from ciphercohort.report.release import Release
 from ciphercohort.report.release_report import render_release
 from ciphercohort.report.run_folder import file_digest
-from ciphercohort.results.cover_words import with_cover
 from ciphercohort.results.plan_figures import encryption_words, plan_figures
 from ciphercohort.results.predict import ReleasedModel
 from ciphercohort.results.promise import WHOLE

@@ -257,7 +257,6 @@ ROOMS: Mapping[str, Room] = {
         has=(
             "parties/kernel/cover",
             "protocols/steps/cover.py",
-            "ciphercohort/results/cover_words.py",
         ),
         edges=("parties/kernel/run.py", "protocols/rows/protocol.py"),
         reason="the kernel's run opens it by name, and the steps of encrypted rows list it",
