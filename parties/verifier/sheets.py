@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import cache
+from pkgutil import resolve_name
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from parties.kernel import EVERY
-from parties.kernel.cover import CoveredSheet
+from parties.kernel.channel import RECORDS
 from parties.kernel.keys import KeysSheet
 from parties.kernel.model import ModelSheet
 from parties.kernel.rows import RowsSheet, packed
@@ -83,7 +84,7 @@ def sums_sheet(plan: GradientPlan) -> SumsSheet:
 def keys_sheet(plan: CircuitPlan) -> KeysSheet:
     """Of the keys of a run under threshold CKKS; the same for every party."""
     beside = {} if plan.cover is None else {"cover": plan.cover}
-    make: Any = KeysSheet if plan.cover is None else CoveredSheet
+    make: Any = resolve_name(RECORDS["KeysSheet" if plan.cover is None else "CoveredSheet"])
     found: KeysSheet = make(
         **beside,
         session=plan.session,

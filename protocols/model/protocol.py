@@ -28,22 +28,17 @@ from protocols.model.errors import release_error_std
 from protocols.model.plan import ModelPlan
 from protocols.names import ENCRYPTED_MODEL
 from protocols.numerics.slot_bounds import LARGEST_SLOT
-from protocols.plan.protocol import Protocol, Step, Watch, Weights
+from protocols.plan.protocol import Protocol, Step, Watch, Weights, other_parties
+from protocols.rows.protocol import CEREMONY, chunks, joint_keys
 from protocols.rows.protocol import STEPS as ROWS_STEPS
-from protocols.rows.protocol import chunks, joint_keys, others
-from protocols.steps import decrypt, pads, second_moment
+from protocols.steps import decrypt, pads
 from protocols.steps.confirmed import View
 from protocols.steps.decrypt import DIVERGED
 from protocols.steps.rounds import noting
 from protocols.steps.survivors import Survivors
 
-_SHARED = {step.name: step for step in ROWS_STEPS}
-_CEREMONY = ("commit-keys", "keys", "public-shares", "rotations", "relinearise")
-_COVER = ("cover-keys", "cover-deal", "cover-hold")
-
 STEPS = (
-    _SHARED[second_moment.STEP],
-    *(_SHARED[name] for name in (*_CEREMONY, *_COVER)),
+    *CEREMONY,
     Step(
         pads.KEYS,
         pads.give_key,
@@ -58,7 +53,7 @@ STEPS = (
         pads.agree,
         "keys",
         "nothing: you agree on pads with every other party",
-        carries=others,
+        carries=other_parties,
         told="all signed keys",
         learns="every pair of parties: a secret",
     ),
@@ -99,7 +94,7 @@ STEPS = (
         sends="masked decryption share, re-encryption share of T(mask)",
         learns="nothing (masks)",
     ),
-    _SHARED[decrypt.STEP],
+    ROWS_STEPS[-1],  # to decrypt
 )
 
 

@@ -100,6 +100,12 @@ class Step:
             yield tuple(f"{prefix}{self.name}{end}" for prefix in (*before, ""))
 
 
+def other_parties(plan: RunPlan, party: int) -> Sequence[int]:
+    """All but one: see `Step.carries`."""
+    _ = party
+    return (len(plan.members) - 1,)
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """What a message's name says.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import count
+from pkgutil import resolve_name
 from typing import Any
 from typing import Protocol as Interface
 
@@ -19,7 +20,7 @@ from protocols.names import ENCRYPTED_ROWS
 from protocols.plan.circuit_plan import CircuitPlan
 from protocols.plan.kinds import circuit_kind_of
 from protocols.plan.protocol import Protocol, Step, Watch, Weights
-from protocols.steps import contribute, cover, decrypt, keygen, refresh, second_moment, workers
+from protocols.steps import contribute, decrypt, keygen, refresh, workers
 from protocols.steps.confirmed import View
 from protocols.steps.contribute import Opened
 from protocols.steps.keygen import JointKeys
@@ -28,16 +29,6 @@ from protocols.steps.rounds import noting
 from protocols.steps.survivors import Survivors
 
 _KEYS = "public key material, made from your key share"
-
-
-def _has_cover(plan: CircuitPlan) -> bool:
-    return plan.cover is not None
-
-
-def others(plan: CircuitPlan, party: int) -> Sequence[int]:
-    """Parties but one."""
-    _ = party
-    return (len(plan.members) - 1,)
 
 
 def chunks(plan: CircuitPlan, party: int) -> Sequence[int]:
@@ -53,18 +44,16 @@ def _encrypted(plan: Any, party: int) -> Sequence[int]:
     return (len(plan.layout.ciphertexts_of(party)) + plan.layout.num_side_ciphertexts,)
 
 
-STEPS = (
-    Step(
-        second_moment.STEP,
-        second_moment.answer,
-        "agree",
-        "nothing: you open the sum again that your rows are whitened by",
-        asked=lambda plan: plan.whitens,
-        alike=False,
-        told="signed replies of the run that summed it",
-        sends="nothing; it opens the sum again",
-        learns="everyone: a sum that is public",
-    ),
+FIRST: Sequence[Any] = [
+    resolve_name("protocols.steps.second_moment"),
+]
+"""What some plans have before any key, each with its STEPS and the coordinator's `ask`."""
+THEN: Sequence[Any] = [
+    resolve_name("protocols.steps.cover"),
+]
+"""What some have once there are keys."""
+CEREMONY = (
+    *(step for part in FIRST for step in part.STEPS),
     Step(
         "commit-keys",
         keygen.commit,
@@ -117,37 +106,11 @@ STEPS = (
         sends="t_p = s_p H0 + (u_p - s_p) H1 + e2; u_p is forgotten",
         learns="nothing (RLWE, circular), if H0 and H1 are these sums",
     ),
-    Step(
-        "cover-keys",
-        cover.give_key,
-        "keys",
-        "a public key, for shares that others encrypt for you",
-        asked=_has_cover,
-        sends="ephemeral key, signed",
-        learns="public",
-    ),
-    Step(
-        "cover-deal",
-        cover.deal,
-        "keys",
-        "shares of your key share, each encrypted for one other party",
-        asked=_has_cover,
-        carries=others,
-        told="all signed keys",
-        sends="shares of s_p, each sealed for one other party",
-        learns="any t parties together: s_p",
-    ),
-    Step(
-        "cover-hold",
-        cover.hold,
-        "keys",
-        "nothing: you receive the others' shares",
-        asked=_has_cover,
-        alike=False,
-        carries=others,
-        told="the others' sealed shares",
-        learns="the same",
-    ),
+    *(step for part in THEN for step in part.STEPS),
+)
+"""Before any row is used."""
+STEPS = (
+    *CEREMONY,
     Step(
         "commit-rows",
         contribute.commit,
@@ -248,11 +211,12 @@ def joint_keys(
     Raises:
         ProtocolError: a party failed or lied; `culprit` names it.
     """
-    if plan.whitens:
-        yield from second_moment.show(plan, watch.evidence)
+    for part in FIRST:
+        yield from part.ask(plan, seed, watch)
     watch.on_phase("keys")
     keys = yield from keygen.ceremony(context, plan, seed, seeds, view)
-    yield from cover.share(plan, seed)
+    for part in THEN:
+        yield from part.ask(plan, seed, watch)
     return keys
 
 

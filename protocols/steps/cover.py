@@ -57,7 +57,7 @@ from protocols.errors import ProtocolError
 from protocols.exchange import signed_messages, signed_values
 from protocols.exchange.messages import Ask, Body, Exchange, to_everyone
 from protocols.plan.circuit_plan import CircuitPlan
-from protocols.plan.protocol import Request
+from protocols.plan.protocol import Request, Step, Watch, other_parties
 from protocols.steps.sealed_shares import address, binding, cover_key_text, others, signed_share
 from protocols.steps.secret_half import CircuitHalf
 
@@ -91,10 +91,49 @@ def hold(half: CircuitHalf, request: Request) -> Body:
     return Body()
 
 
+def _has_cover(plan: CircuitPlan) -> bool:
+    return plan.cover is not None
+
+
+STEPS = (
+    Step(
+        KEYS,
+        give_key,
+        "keys",
+        "a public key, for shares that others encrypt for you",
+        asked=_has_cover,
+        sends="ephemeral key, signed",
+        learns="public",
+    ),
+    Step(
+        DEAL,
+        deal,
+        "keys",
+        "shares of your key share, each encrypted for one other party",
+        asked=_has_cover,
+        carries=other_parties,
+        told="all signed keys",
+        sends="shares of s_p, each sealed for one other party",
+        learns="any t parties together: s_p",
+    ),
+    Step(
+        HOLD,
+        hold,
+        "keys",
+        "nothing: you receive the others' shares",
+        asked=_has_cover,
+        alike=False,
+        carries=other_parties,
+        told="the others' sealed shares",
+        learns="the same",
+    ),
+)
+
+
 # -- coordinator half -----------------------------------------------------------------------------
 
 
-def share(plan: CircuitPlan, seed: bytes) -> Exchange[None]:
+def ask(plan: CircuitPlan, seed: bytes, watch: Watch) -> Exchange[None]:
     """Have every party deal shares of its secret to all others; nothing without cover.
 
     Raises:

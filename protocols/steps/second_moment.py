@@ -39,7 +39,7 @@ from protocols.exchange.messages import Body, Exchange, decode, to_everyone
 from protocols.names import COORDINATOR
 from protocols.numerics.whitening import ROUNDING
 from protocols.plan.kinds import only, plan_from_dict
-from protocols.plan.protocol import BEFORE, Request
+from protocols.plan.protocol import BEFORE, Request, Step, Watch
 from protocols.plan.run_plan import RunPlan
 from protocols.privacy.loss.accounting import GaussianEvent
 from protocols.steps import agree
@@ -197,12 +197,34 @@ def answer(half: MomentHalf, request: Request) -> Body:
     return Body()
 
 
-def show(plan: RunPlan, evidence: Evidence | None) -> Exchange[None]:
-    """The coordinator's half.
+def _whitens(plan: RunPlan) -> bool:
+    return plan.whitens
+
+
+STEPS = (
+    Step(
+        STEP,
+        answer,
+        "agree",
+        "nothing: you open the sum again that your rows are whitened by",
+        asked=_whitens,
+        alike=False,
+        told="signed replies of the run that summed it",
+        sends="nothing; it opens the sum again",
+        learns="everyone: a sum that is public",
+    ),
+)
+
+
+def ask(plan: RunPlan, seed: bytes, watch: Watch) -> Exchange[None]:
+    """The coordinator's half; nothing where rows are not whitened.
 
     Raises:
         ProtocolError: there is no evidence.
     """
+    if not plan.whitens:
+        return
+    evidence = watch.evidence
     if evidence is None:
         raise ProtocolError("the run that summed the second moment of this plan is not at hand")
     check(plan, evidence)

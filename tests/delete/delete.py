@@ -36,6 +36,13 @@ raise SystemExit(refused or pytest.main(sys.argv[end + 1:]))
 """
 """The demo, then tests, in one process, which loads libraries once."""
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "OMP_NUM_THREADS": "1"}
+PAGES = (
+    "tests/docs/test_pages.py::test_tables_of_steps_are_the_protocols",
+    "tests/docs/test_pages.py::test_files_that_a_page_of_protocols_names_are_there",
+    "tests/docs/test_pages.py::test_files_that_any_page_names_by_their_path_are_there",
+    "tests/house/test_trusted.py::test_secrets_load_arithmetic_alone",
+)
+"""Tests that hold pages to the whole house, which they go on describing."""
 NAMED = re.compile(r"[a-z_0-9]+(\.[a-z_0-9]+)+")
 """How a registry names a module, before a colon or a member."""
 
@@ -192,7 +199,7 @@ def rest_works(room: Room, tests: Sequence[str] = ("tests",), *more: str) -> Non
         raise RoomError(f"imported by {', '.join(sorted(found))}")
     with removed(room) as copy:
         kept = [path for path in tests if (copy / path).exists()]
-        single = (f"--deselect={name}" for name in whole(room).tests if "::" in name)
+        single = (f"--deselect={name}" for name in (*PAGES, *whole(room).tests) if "::" in name)
         if room.called:
             more = (*more, "-k", f"not {room.called}")
         options = ("-q", "-p", "no:cacheprovider", f"--ignore={HERE}", *single, *more)

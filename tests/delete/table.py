@@ -254,12 +254,27 @@ ROOMS: Mapping[str, Room] = {
         studied=True,
     ),
     "cover": Room(
-        has=(
-            "parties/kernel/cover",
-            "protocols/steps/cover.py",
+        has=("parties/kernel/cover", "protocols/steps/cover.py"),
+        lines={
+            "parties/kernel/__init__.py": ('"cover": ("cover",)',),
+            "parties/kernel/channel.py": ('"CoveredSheet",',),
+            "parties/kernel/run.py": ('"CoveredSheet": "parties.',),
+            "parties/kernel/serving.py": ('"CoveredKeys": (',),
+            "parties/policy.py": ('COVER: "adds',),
+            "parties/verifier/remote.py": ('"CoveredSheet": "CoveredKeys"',),
+            "protocols/rows/protocol.py": ('"protocols.steps.cover"',),
+            "tests/coordinator/test_records.py": ("import shamir",),
+            "tests/holders/holders.py": ("import CoverShare", "    CoverShare,"),
+            "tests/kernel/test_key_session.py": ("import CoveredSheet", "as covered_keys"),
+            "tests/provenance/residuals.py": ("import shamir",),
+        },
+        tests=(
+            "tests/coordinator/test_cover*.py",
+            "tests/ciphercohort/verify/test_cover_run.py",
+            "tests/parties/test_cover_share.py",
+            "tests/protocols/privacy/laws/test_shamir.py",
         ),
-        edges=("parties/kernel/run.py", "protocols/rows/protocol.py"),
-        reason="the kernel's run opens it by name, and the steps of encrypted rows list it",
+        called="(cover and not (coverage or discover or recover))",
     ),
     "whitening": Room(
         has=(

@@ -34,7 +34,13 @@ from parties.reader.shard import Shard
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("coordinator", "parties", "protocols")
 KINDS = ("row", "secret", "secret's object", "noise")
-SECRETS = (AggregateShare, CoverShare, EphemeralKey, KeyShare, Pads)
+SECRETS = (
+    AggregateShare,
+    CoverShare,
+    EphemeralKey,
+    KeyShare,
+    Pads,
+)
 MANY, FEW, MOST, LEAST_RING = 50, 4, 1 << 22, 256
 LEAST_UNIT = 1 << 16
 PIECE = 1 << 12

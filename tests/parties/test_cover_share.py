@@ -20,8 +20,11 @@ from protocols.exchange.messages import Body, new_signing_key, public_bytes
 from protocols.plan.run_plan import Member
 from protocols.steps import restore, sealed_shares, state_of
 from protocols.steps.sealed_shares import StandIn, others
+from tests.protocols.ckks.circuits.test_key_share import Tape, on_a_tape
 from tests.support.exact import secret_rows
 from tests.support.helpers import NOISE, make_plan, party_names, through_the_codec
+from tests.support.joint import joint_keys
+from tests.support.sessions import N
 
 NAMES = tuple(party_names(4))
 KEYS = {name: new_signing_key() for name in NAMES}
@@ -238,6 +241,20 @@ def test_it_goes_on_in_another_process() -> None:
         back.stand_in(asked(NAMES[2:3], (NAMES[0], NAMES[1], NAMES[3])))
     back.erase()
     assert not back._held and back._ephemeral._private is None
+
+
+def test_what_is_dealt_comes_from_the_operating_system() -> None:
+    """On a fixed tape it is the same bit for bit."""
+    context = joint_keys(2, 6, N).context
+
+    def dealt() -> bytes:
+        Tape.opened = 0
+        share = CoveredShare(context, b"t" * 32, 2)
+        return b"".join(rows.tobytes() for rows in share.dealt(2, [1, 2]).values())
+
+    with on_a_tape("cover.covered_share"):
+        first, again = dealt(), dealt()
+    assert first == again != dealt()
 
 
 @pytest.mark.parametrize("value", [1, 4, 5, -2, 2.0, True, "2"])

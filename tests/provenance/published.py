@@ -11,10 +11,11 @@ from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.residues import Residues
 from protocols.exchange import PUBLIC_KEY, RELINEARISATION, rotation_label
 from protocols.model import gradient as model_gradient
-from protocols.steps import cover, decrypt, keygen, refresh
+from protocols.steps import decrypt, keygen, refresh
 from protocols.steps.endorsed import KEYS, ROWS
 from tests.provenance.runs import Run
 
+DEAL = "cover-deal"
 Published = tuple[tuple[int, ...], Residues]
 # Label and moduli of a polynomial.
 Shape = tuple[str, tuple[int, ...]]
@@ -91,7 +92,7 @@ def published(run: Run, party: str) -> dict[str, Published]:
     fixed = ((*place, None, reply) for place, reply in run.unopened.items())
     for step, name, _, reply in [*run.messages, *fixed]:
         # Dealt shares are sealed: see `dealt`.
-        if name != party or step == cover.DEAL:
+        if name != party or step == DEAL:
             continue
         for (label, primes), rows in _opened(run, party, step, reply.blobs):
             if label in found and (found[label][1] != rows).any():
@@ -117,7 +118,7 @@ def dealt(run: Run, party: str) -> dict[str, Published]:
     """What others hold of a dealer, by the ledger's label."""
     points = {name: k + 1 for k, name in enumerate(run.plan.names)}
     return {
-        f"{cover.DEAL}/{points[holder]}": (run.context.primes, held[party])
+        f"{DEAL}/{points[holder]}": (run.context.primes, held[party])
         for holder, held in run.held.items()
         if party in held
     }

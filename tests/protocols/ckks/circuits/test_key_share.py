@@ -11,15 +11,14 @@ import json
 import logging
 import math
 import pickle
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 import pytest
 
-from parties.kernel.cover.covered_share import CoveredShare
 from parties.kernel.keys.key_share import KeyShare
 from parties.kernel.rows.session import encrypt
 from protocols.ckks import REFRESH_TOWERS, CkksParameters, objects
@@ -297,7 +296,7 @@ class Tape:
 def published(context: CkksContext, key: Any) -> dict[str, bytes]:
     """Everything that a key share can publish."""
     Tape.opened = 0
-    share, seed = CoveredShare(context, b"t" * 32, 2), b"t" * 32
+    share, seed = KeyShare(context, b"t" * 32, 2), b"t" * 32
     h0, h1 = share.relinearisation_first()
     c1 = context.uniform_polynomial(seed, "c1")[:REFRESH_TOWERS]
     trace = TraceMap(N // 2, 1, 0.5)
@@ -310,21 +309,27 @@ def published(context: CkksContext, key: Any) -> dict[str, bytes]:
         "onto": np.concatenate(share.encrypt_onto(key, [[c1, c1]], ["y/0"], ("m", "m"))[0]),
         "refresh": np.concatenate(refresh_shares(share, [(c1, "refresh/0/0", None)])[0]),
         "trace": np.concatenate(trace_shares(share, [(c1, "refresh/1/0", trace)])[0]),
-        "deal": np.concatenate(list(share.dealt(2, [1, 2]).values())),
         "decrypt": share.decryption_share(c1[:2], "decrypt", Flooding.even(N, 2.0**30)),
     }
     return {name: rows.tobytes() for name, rows in found.items()}
+
+
+@contextmanager
+def on_a_tape(*more: str) -> Iterator[None]:
+    """What rooms of the kernel draw, and `more` modules of it, is the same each time."""
+    with ExitStack() as stack:
+        for module in ("protocols.ckks.sampling", "parties.kernel.model.pads"):
+            stack.enter_context(patch(f"{module}.ExpandedRandomness", Tape))
+        for module in ("keys.key_share", "model.pads", "rows.masks", *more):
+            stack.enter_context(patch(f"parties.kernel.{module}.SystemRandomness", Tape))
+        yield
 
 
 def test_all_that_is_random_comes_from_the_operating_system() -> None:
     """On a fixed tape every share is the same bit for bit: OpenFHE draws nothing of it."""
     context = joint_keys(2, 6, N).context
     key = joint_keys(2, 6, N).public
-    with ExitStack() as stack:
-        for module in ("protocols.ckks.sampling", "parties.kernel.model.pads"):
-            stack.enter_context(patch(f"{module}.ExpandedRandomness", Tape))
-        for module in ("keys.key_share", "cover.covered_share", "model.pads", "rows.masks"):
-            stack.enter_context(patch(f"parties.kernel.{module}.SystemRandomness", Tape))
+    with on_a_tape():
         first, again = published(context, key), published(context, key)
         assert first == again
     other = published(context, key)
