@@ -273,6 +273,8 @@ ROOMS: Mapping[str, Room] = {
             "tests/ciphercohort/verify/test_cover_run.py",
             "tests/parties/test_cover_share.py",
             "tests/protocols/privacy/laws/test_shamir.py",
+            "tests/coordinator/test_records.py::test_parties_that_are_lost_on_paper_are_named",
+            "tests/coordinator/test_records.py::test_an_honest_loss_passes_with_the_owners_word",
         ),
         called="(cover and not (coverage or discover or recover))",
     ),
