@@ -55,8 +55,8 @@ class Account:
         return self._ledger is not None
 
     @property
-    def is_charged(self) -> bool:
-        """Whether a refusal costs: a run is reserved, or was spent; or there is no ledger."""
+    def is_booked(self) -> bool:
+        """Whether a run is reserved, or was spent; without a ledger each is."""
         return self._ledger is None or self._open is not None or self._spent
 
     def require(self, run: str) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -68,13 +68,20 @@ class Coins:
         return f"Coins(<secret>, draws={len(self.kept)})"
 
     def chosen(
-        self, held_out: HeldOut, shard: Shard, own: str = "", before: str = ""
+        self,
+        held_out: HeldOut,
+        shard: Shard,
+        own: str = "",
+        before: str = "",
+        *,
+        spend: Callable[[], None] = lambda: None,
     ) -> NDArray[np.intp]:
         """Indices of the rows that a run uses.
 
         own: digest of its plan, where that trains or sums a second moment: it is noted, and tosses
         the coins where it follows no other; before: of the plan whose rows these are, one that was
-        noted, empty where it follows none.
+        noted, empty where it follows none; spend: is called before rows are compared with those
+        of an earlier toss, as whoever asks sees how that ends.
 
         Raises:
             ToldError: there are no coins of this draw, or they are of another share or of other
@@ -83,7 +90,8 @@ class Coins:
         """
         held_out.size(shard.rows)
         coin = self.kept.get(held_out.draw)
-        if coin is None and own and not before and not held_out.judged:
+        is_new = coin is None and bool(own) and not before and not held_out.judged
+        if is_new:
             coin = self.toss(held_out, shard, [own])
         if coin is None:
             raise _refused(
@@ -104,6 +112,8 @@ class Coins:
                 else f"the plan names no training, and coins of draw {held_out.draw[:16]} are of "
                 "the plans that had them alone"
             )
+        if not is_new:
+            spend()
         if coin.rows != shard.fingerprint():
             raise DataError(
                 f"the rows or their schema have changed since draw {held_out.draw[:16]}: which of "

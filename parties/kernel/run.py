@@ -88,9 +88,10 @@ class Run:
         """
         chosen = None
         if held_out is not None:
-            if not self.account.is_charged:
+            if not self.account.is_booked:
                 raise PolicyError("rows are compared with coins once a run is booked")
-            chosen = self.coins.chosen(held_out, self.private.adopt(self.rows), *plans)
+            every, spend = self.private.adopt(self.rows), self.account.spend
+            chosen = self.coins.chosen(held_out, every, *plans, spend=spend)
         return self.private.adopt(rows).used(self._order, chosen)
 
     def open(self, sheet: Any, rows: Any, stream: str = "", **beside: Any) -> Any:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -29,6 +29,7 @@ from parties.reader.shard import ClampCounts, Shard
 from protocols.errors import PolicyError, ProtocolError
 from protocols.exchange import signed_values
 from protocols.exchange.signed_values import commitment
+from protocols.plan.held_out import HeldOut
 from protocols.privacy.laws import SystemRandomness
 from protocols.privacy.laws.seeded import SeededRandomness
 from tests.kernel.test_key_session import SHEET as KEYS_OF_CKKS
@@ -252,6 +253,32 @@ def a_state_that_is_not_taken_is_kept(kernel: Any) -> bool:
     return first and refuses(lambda: owner.open(KEYS_SHEET), HiddenError)
 
 
+HALF = HeldOut(share=0.5, draw="d")
+
+
+def a_comparison_with_coins_is_booked(kernel: Any) -> bool:
+    """Its refusal would cost nothing."""
+    owner = Owner(kernel, NAMED)
+    owner.run.account = cast(Any, SimpleNamespace(is_booked=False, spend=lambda: None))
+
+    def compare() -> None:
+        with owner.run.private:
+            owner.run.used(owner.run.rows, HALF, PLAN)
+
+    return refuses(compare)
+
+
+def a_comparison_with_coins_is_spent(kernel: Any) -> bool:
+    """Whoever could take it back would ask again, after each start; a toss tells nothing."""
+    run = Owner(kernel, NAMED).run
+    with run.private:
+        run.used(run.rows, HALF, PLAN)
+        tossed = run.account.is_spent
+        run.used(run.rows, replace(HALF, judged=True), "", PLAN)
+    run.take_back()
+    return not tossed and run.account.is_spent
+
+
 FLOORS: dict[str, tuple[ModuleType, str, str, Callable[[Any], bool]]] = {
     "once": (RUN, "self._agreed is None),", "True),", one_agreement_a_run),
     "one run": (
@@ -318,6 +345,12 @@ FLOORS: dict[str, tuple[ModuleType, str, str, Callable[[Any], bool]]] = {
     ),
     "joint seed of all": (
         AGREEMENT, "parts.append(seed)", "parts = [parts[0], seed]", the_joint_seed_has_every_seed,
+    ),
+    "coins: booked": (
+        RUN, "if not self.account.is_booked:", "if False:", a_comparison_with_coins_is_booked,
+    ),
+    "coins: spent": (
+        RUN, ", self.account.spend\n", ", lambda: None\n", a_comparison_with_coins_is_spent,
     ),
     "a state is taken or kept": (
         RUN,

@@ -22,6 +22,7 @@ from parties import launch
 from parties.agent.store import SessionStore
 from parties.agent.vault import Vault
 from parties.kernel.private import HiddenError
+from parties.kernel.rows import session as rows_session
 from parties.kernel.serving import COMMITTED
 from parties.kernel.sheet import cost
 from parties.kernel.sums.dual import DualSteps
@@ -113,7 +114,10 @@ def test_an_erased_session_makes_no_secret(owner: Hostile, kind: str) -> None:
         session.begin(seeds)
 
 
-def test_rows_are_encrypted_under_the_keys_of_their_run_alone(owner: Hostile) -> None:
+def test_rows_are_encrypted_under_the_keys_of_their_run_alone(
+    owner: Hostile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever else a driver names, or has from a run before."""
     ask, _ = reserved(owner)
     sheet = replace(
         test_rows_session.SHEET,
@@ -125,15 +129,24 @@ def test_rows_are_encrypted_under_the_keys_of_their_run_alone(owner: Hostile) ->
         moves=2.0,
     )
     event = replace(EVENT, noise_multiplier=cost(sheet) ** -0.5)
-    ask("begin")
-    ask("account", "reserve", (event,), 0.0, "rows")
-    ask("open", KEYS_SHEET, ask("used", "", "", None), "")
-    session, _ = ask("open", sheet, ask("used", "", "", None), "")
-    foreign = owner.runs[-1]
-    _, held = foreign._opened[-1]
-    with foreign.private, pytest.raises(TypeError):
-        held.contribute(object(), [])
-    assert session and held._terms.keys() is foreign.keys
+    met = list[Any]()
+    monkeypatch.setattr(rows_session, "encrypt", lambda keys, key, *_: met.append((keys, key)))
+    foreign, _ = ask("open", KEYS_SHEET, ask("used", "", "", None), "")
+    for k, named in enumerate(((), (foreign,), (KEYS_SHEET.roster,))):
+        before = owner.runs[-1].keys
+        ask("begin")
+        ask("account", "reserve", (event,), 0.0, f"rows {k}")
+        ask("open", KEYS_SHEET, ask("used", "", "", None), "")
+        session, _ = ask("open", sheet, ask("used", "", "", None), "")
+        own = owner.runs[-1].keys
+        for each in (before, own):
+            monkeypatch.setattr(each, "public_key", lambda each=each: ("of", each))
+        slots = np.zeros(own.context.num_slots, np.int32)
+        slots[: 2 * (3 + sheet.rounds)] = np.arange(1, 1 + 2 * (3 + sheet.rounds))
+        with suppress(CohortError, HiddenError):
+            call(ask, session, "contribute", *named, [slots])
+        assert met == ([] if named else [(own, ("of", own))])
+        met.clear()
 
 
 # -- states that were set back -------------------------------------------------------------------

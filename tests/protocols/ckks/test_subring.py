@@ -38,7 +38,7 @@ def test_large_coefficients_are_embedded_exactly() -> None:
     assert (embed(large, primes, N) == found).all()
 
 
-def test_the_kernel_has_no_element() -> None:
+def test_what_is_outside_of_the_subring_has_no_part_in_it() -> None:
     """Its values of each Y add up to zero; what is drawn is below its prime."""
     primes = CONTEXT.primes[:3]
     for found in (
