@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from parties.kernel.model.session import ModelSession
@@ -36,11 +36,6 @@ class EncryptedModelParty(EncryptedRowsParty):
         sheet = model_sheet(self.plan, self._shard.schema.norm_bound)
         session: ModelSession = self._run.open(sheet, self._shard, shared=self._shared)
         return session
-
-    def begin(self, seeds: Mapping[str, str]) -> None:
-        """Make the key share and the pads' key; seeds: everybody's."""
-        super().begin(seeds)
-        self.session.begin()
 
     def take_keys(self, index: int, keys: Sequence[Residues]) -> None:
         """Keep some of the evaluation keys."""

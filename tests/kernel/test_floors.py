@@ -45,7 +45,9 @@ def opens(make: Callable[..., Any], sheet: Any, key: Any, booked: float, shard: 
     """Whether a session of this sheet opens; no row is looked at either way."""
     log = list[str]()
     private = Private(SimpleNamespace(spend=lambda: log.append("spent")))
-    private.terms = Terms(exact=False, colluders=1, booked=("gaussian", booked))
+    keys = SimpleNamespace(context=model.joint().context)
+    booking = {"colluders": 1, "booked": ("gaussian", booked)}
+    private.terms = Terms(exact=False, keys=lambda: keys, **booking)  # type: ignore[arg-type]
     try:
         with private:
             make(sheet, "a", private.keep(Known(shard, log)), SeededRandomness(1), key)
@@ -105,11 +107,11 @@ def no_round_after_the_end(kernel: Any) -> bool:
     return party.log == before
 
 
-def no_keys_after_the_end(kernel: Any) -> bool:
-    """A session that ended before it had keys gets none."""
+def no_pad_key_after_the_end(kernel: Any) -> bool:
+    """A session that ended before it had shown one agrees with nobody."""
     party = model.Watched(kernel=kernel)
     party.session.erase()
-    return model.fails(PolicyError, lambda: party.session.begin())
+    return model.fails(PolicyError, lambda: party.session.pad_key())
 
 
 def no_pads_after_the_end(kernel: Any) -> bool:
@@ -136,12 +138,11 @@ FLOORS: dict[str, tuple[Any, str, str, Callable[[Any], bool]]] = {
         model_session, "if self._is_over or type(t) is not int", "if type(t) is not int",
         no_round_after_the_end,
     ),
-    "keys after the end": (
-        model_session, "if self._keys is not None or self._is_over:", "if self._keys is not None:",
-        no_keys_after_the_end,
+    "a pad key after the end": (
+        model_session, "        self._pads.erase()", "        pass", no_pad_key_after_the_end,
     ),
     "pads after the end": (
-        model_session, "            self._pads.erase()", "            pass", no_pads_after_the_end,
+        model_session, "        self._pads.erase()", "        pass", no_pads_after_the_end,
     ),
 }  # fmt: skip
 

@@ -166,7 +166,7 @@ def watching(
         return add(share, t, values)
 
     def watched_refresh(own: ModelSession, maps: Any, step: str, request: Body) -> Body:
-        keys = own._held
+        keys = own._keys
         told = asked_for(step, request, keys.covering)
         run.locks[step, whose[-1]], _ = own._pads.lock(told, keys.missing)
         return refresh(own, maps, step, request)

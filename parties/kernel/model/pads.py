@@ -6,8 +6,7 @@ A pair's secret, of which its pads are made, is as good as both its replies.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Collection, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -31,17 +30,24 @@ class Pads:
     pair and label; the caller answers a label once.
 
     roster: verification keys (hexadecimal) by party, in the plan's order; name: this party; seed:
-    the joint seed; signing_key: this party's identity.
+    gives the joint seed, once there is one; signing_key: this party's identity.
     """
 
     STATE = ("_ephemeral", "_secrets")
 
     def __init__(
-        self, roster: Mapping[str, str], name: str, seed: bytes, signing_key: Ed25519PrivateKey
+        self,
+        roster: Mapping[str, str],
+        name: str,
+        seed: Callable[[], bytes],
+        signing_key: Ed25519PrivateKey,
     ) -> None:
         self._roster, self._name, self._seed = dict(roster), name, seed
-        self._ephemeral = EphemeralKey("pad key", partial(pad_key_text, seed), name, signing_key)
+        self._ephemeral = EphemeralKey("pad key", self._text, name, signing_key)
         self._secrets: dict[str, bytes] = {}
+
+    def _text(self, name: str, key: str) -> bytes:
+        return pad_key_text(self._seed(), name, key)
 
     def __repr__(self) -> str:
         return "Pads(<secret>)"
@@ -67,7 +73,7 @@ class Pads:
             ends = [name for name in self._roster if name in (other, self._name)]
             pair = b"".join(bytes.fromhex(keys[n].value) for n in ends) + repr(ends).encode()
             info = b"ciphercohort/pad/2\0" + pair
-            shared = self._ephemeral.shared(other, keys[other], salt=self._seed, info=info)
+            shared = self._ephemeral.shared(other, keys[other], salt=self._seed(), info=info)
             self._secrets[other] = shared
         self._ephemeral.forget()
 

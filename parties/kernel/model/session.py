@@ -66,7 +66,8 @@ class ModelSession:
     noise and of the coins by which rows are taken; shared: see `Alone`.
 
     Raises:
-        PolicyError, ParameterError: the sheet asks for more than the owner's terms, or is none.
+        PolicyError, ParameterError: the sheet asks for more than the owner's terms, is none, or the
+            run has no session of keys yet.
     """
 
     def __init__(
@@ -79,15 +80,19 @@ class ModelSession:
         shared: Any = None,
     ) -> None:
         self._sheet, self._name, self._rows, self._terms = sheet, name, rows, terms_of(rows)
-        self._randomness, self._signing_key = randomness, signing_key
+        self._randomness = randomness
         self._circuit: type[ClearRows] = party_circuit(sheet.circuit, self._terms.protocols)
         key = signing_key.public_key().public_bytes_raw().hex()
         check(sheet, name, key, rows, self._terms, self._circuit)
+        keys: KeySession = self._terms.keys()
+        self._keys = keys
+        if keys.context.params.num_slots != sheet.columns.num_slots:
+            raise PolicyError("the sheet of this run is refused: slots of another ring")
         self._link = Link.of([c * sheet.scale**-k for k, c in enumerate(sheet.link)])
         self._shared: Any = shared or Alone()
+        self._pads = Pads(dict(sheet.roster), name, lambda: keys.seed, signing_key)
         self._next, self._asked, self._is_over = 0, list[str](), False
         self._chunks: list[Any] = []
-        self._keys: KeySession | None = None
         self._forget()
 
     def _forget(self) -> None:
@@ -98,46 +103,12 @@ class ModelSession:
 
     # -- keys -------------------------------------------------------------------------------------
 
-    def begin(self) -> bytes:
-        """With the keys of its run, once; the joint seed, which is theirs, 32 bytes.
-
-        Raises:
-            PolicyError: a second time, before there are keys, or the sheet packs rows for another
-                ring.
-        """
-        if self._keys is not None or self._is_over:
-            raise PolicyError("this session has its keys; others would answer rounds again")
-        keys: KeySession = self._terms.keys()
-        if keys.context.params.num_slots != self._sheet.columns.num_slots:
-            raise PolicyError("the sheet of this run is refused: slots of another ring")
-        self._pads = Pads(dict(self._sheet.roster), self._name, keys.seed, self._signing_key)
-        self._keys = keys
-        return self.seed
-
-    @property
-    def begun(self) -> bool:
-        """Whether it has its keys."""
-        return self._keys is not None
-
-    @property
-    def seed(self) -> bytes:
-        """The joint one."""
-        return self._held.seed
-
-    @property
-    def _held(self) -> KeySession:
-        if self._keys is None:
-            raise PolicyError("this session has no keys yet")
-        return self._keys
-
     def pad_key(self) -> SignedValue:
-        """See `Pads.key`."""
-        _ = self._held
+        """See `Pads.key`. Raises PolicyError: there is no key share yet."""
         return self._pads.key()
 
     def agree_pads(self, keys: Mapping[str, SignedValue]) -> None:
         """See `Pads.agree`."""
-        _ = self._held
         self._pads.agree(keys)
 
     def take_keys(self, halves: Sequence[Residues]) -> None:
@@ -148,25 +119,25 @@ class ModelSession:
         Raises:
             PolicyError: too many, or before the joint key. MessageError: of another ring.
         """
-        context, due = self._held.context, 2 + len(self._rotations)
+        context, due = self._keys.context, 2 + len(self._rotations)
         count = sum(map(len, self._chunks)) + len(halves)
-        if self._held.joint_key is None or not halves or count > due:
+        if self._keys.joint_key is None or not halves or count > due:
             raise PolicyError("evaluation keys come once, after the joint key")
         for half in halves:
             rns.check(half, context.key_primes, context.params.ring_dim)
         self._chunks.append(self._shared.kept(halves))
         if count == due:
-            self._load(self._held.joint_key)
+            self._load(self._keys.joint_key)
 
     @property
     def _rotations(self) -> tuple[int, ...]:
         return (CONJUGATION, *self._sheet.columns.rotations)
 
     def _load(self, b: Residues) -> None:
-        seed, session = self.seed, self._sheet.session
+        seed, session = self._keys.seed, self._sheet.session
 
         def make() -> CkksContext:
-            found = CkksContext(self._held.context.params, session)
+            found = CkksContext(self._keys.context.params, session)
             first, second, *rest = (half for chunk in self._chunks for half in chunk)
             maps = [
                 found.rotation_key_map(i, found.uniform_key_half(seed, rotation_label(i)), b)
@@ -200,7 +171,7 @@ class ModelSession:
         """
         label = self._opened_round(t, point, elements, again)
         self._terms.spend()
-        keys, context, columns = self._held, self._held.context, self._sheet.columns
+        keys, context, columns = self._keys, self._keys.context, self._sheet.columns
         low, n = context.primes[:REFRESH_TOWERS], context.params.ring_dim
         counts = self._counts(t)
         sums: Any = [[np.zeros((len(low), n), np.uint64)] * 2] * columns.num_parts
@@ -225,13 +196,13 @@ class ModelSession:
         again: bool,
     ) -> str:
         """The round's label; from here on it is over, whatever comes of it."""
-        sheet, context = self._sheet, self._held.context
+        sheet, context = self._sheet, self._keys.context
         first, last = (self._next - 1, self._next) if again else (self._next, sheet.rounds)
         if self._is_over or type(t) is not int or not max(0, first) <= t < last:
             raise PolicyError(f"round {t!r} is over or none: {first} to {last - 1} are")
         if self._loaded is None:
             raise PolicyError("not all evaluation keys are here yet")
-        if len(missing := self._held.missing) > sheet.lost:
+        if len(missing := self._keys.missing) > sheet.lost:
             raise PolicyError(f"{missing} are missing, more than was agreed")
         due = sheet.columns.num_parts if t else 0
         if len(point) != due or len(elements) < due:
@@ -248,12 +219,12 @@ class ModelSession:
         self, point: Sequence[Residues], elements: Sequence[str], counts: Array | None
     ) -> list[list[Residues]]:
         """Sums over rows at a point; those of parties of one process share what is made of it."""
-        rows, context = self._in_clear(), self._held.context
+        rows, context = self._in_clear(), self._keys.context
         if counts is not None:
             rows = rows.only(np.flatnonzero(counts), counts[counts > 0])
 
         def make() -> Any:
-            uniform = (context.uniform_polynomial(self.seed, e) for e in elements)
+            uniform = (context.uniform_polynomial(self._keys.seed, e) for e in elements)
             return rows.rotated([[c0, c1] for c0, c1 in zip(point, uniform, strict=False)])
 
         return rows.gradient(self._shared.once(self._loaded, "point", tuple(self._asked), make))
@@ -267,7 +238,7 @@ class ModelSession:
             PolicyError: the sheet has no such refresh, it is over, or pads are due; a map is of
                 other columns: its mask would fill the primes elsewhere. MessageError: malformed.
         """
-        keys, columns = self._held, self._sheet.columns
+        keys, columns = self._keys, self._sheet.columns
         if any((m.columns, m.period) != (columns.block_size, columns.period) for m in maps):
             raise PolicyError("a map of this refresh is of other columns than the run's")
         lock, words = self._pads.lock(asked_for(step, asked, keys.covering), keys.missing)
@@ -286,13 +257,11 @@ class ModelSession:
     STATE = ("_is_over", "_next", "_asked", "_noise", "_pads")
 
     def state(self) -> Any:
-        """For `restore`, with the evaluation keys; None before `begin`."""
-        held = [[*chunk] for chunk in self._chunks]
-        return None if self._keys is None else [state_of(self), held]
+        """For `restore`, with the evaluation keys."""
+        return [state_of(self), [[*chunk] for chunk in self._chunks]]
 
     def restore(self, state: Any) -> None:
-        """Inverse of `state`, in place of `begin`; the run's keys and joint key are here."""
-        self.begin()
+        """Inverse of `state`; the run's keys and joint key are here."""
         own, held = state
         restore(self, own)
         for halves in held:
@@ -303,8 +272,7 @@ class ModelSession:
         self._next, self._is_over = self._sheet.rounds, True
         self._forget()
         self._chunks = []
-        if self._keys is not None:
-            self._pads.erase()
+        self._pads.erase()
 
     # -- rows -------------------------------------------------------------------------------------
 
@@ -323,7 +291,7 @@ class ModelSession:
         own = self._added(rows, slopes) + sum(sheet.rows) * self._drawn()[t]
         leading = self._link.factors.leading
         unit = self._circuit.side(leading) / sheet.scale * columns.block_size
-        scale = 2.0**self._held.context.params.scale_bits / unit
+        scale = 2.0**self._keys.context.params.scale_bits / unit
         coefficients = subring.of_slots(columns.in_parts(own).conj() * scale)
         return [[round(c) for c in part] for part in coefficients.tolist()]
 
@@ -417,13 +385,13 @@ class ModelSession:
 
         Parties of one process take their sums in turn: no two groups of rows take the same.
         """
-        loaded, public = self._loaded, self._held.public_key()
+        loaded, public = self._loaded, self._keys.public_key()
         assert loaded is not None  # noqa: S101 (checked)
 
         def make() -> Any:
             return tuple(loaded.products([encryption(loaded, *public) for _ in range(2)]))
 
-        return self._shared.once(loaded, "zeros", self.seed, make)
+        return self._shared.once(loaded, "zeros", self._keys.seed, make)
 
 
 def draw_noise(sheet: ModelSheet, randomness: RandomSource) -> Array:

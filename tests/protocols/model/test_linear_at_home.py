@@ -130,7 +130,7 @@ def test_encrypted_equals_plain(case: str) -> None:
         if step == "refresh/1":  # what is public is in a process once
             halves = [half_of(party) for party in session.parties.values()]
             assert len({id(half.session._loaded) for half in halves}) == 1
-            assert len({id(half.session._held.public_key()[1]) for half in halves}) == 1
+            assert len({id(half.session._keys.public_key()[1]) for half in halves}) == 1
             assert len({id(half.context) for half in halves}) == 1
             # Of the ceremony nothing is left: a reference has the size of a key.
             assert "reference" not in shared_keys._LAST[halves[0].context]
