@@ -26,7 +26,6 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from parties.kernel import EVERY
 from protocols.errors import CohortError, DataError, PolicyError
@@ -93,12 +92,8 @@ class Private:
         return self._touched
 
     def keep(self, value: T) -> T:
-        """The value behind a `Kept`: used like the value itself."""
-        return cast(T, Kept(value, self))
-
-    def adopt(self, rows: T) -> T:
-        """`closed` rows, which open inside this one from now on."""
-        return self.keep(rows._value if isinstance(rows, Kept) else rows)
+        """The value behind a `Kept`, used like the value itself; of `closed` rows their value."""
+        return cast(T, Kept(value._value if isinstance(value, Kept) else value, self))
 
     def touch(self) -> None:
         """From now on the answer depends on rows.
@@ -216,13 +211,9 @@ def order_coins(randomness: RandomSource) -> bytes:
     return words.astype("<u8").tobytes()
 
 
-def order_of(rows: int, coins: bytes) -> NDArray[np.intp]:
-    """Indices of a table's rows in the order of these coins, uniform among all orders."""
-    expanded = hashlib.shake_256(b"ciphercohort/order/1\0" + coins).digest(8 * rows)
-    return np.argsort(np.frombuffer(expanded, dtype="<u8"), kind="stable")
-
-
 def shuffled(rows: T, coins: bytes) -> T:
-    """The same rows in the order of these coins."""
+    """The same rows in the order of these coins, uniform among all orders."""
     given: Any = rows
-    return cast(T, given.in_order(order_of(given.rows, coins)))
+    expanded = hashlib.shake_256(b"ciphercohort/order/1\0" + coins).digest(8 * given.rows)
+    order = np.argsort(np.frombuffer(expanded, dtype="<u8"), kind="stable")
+    return cast(T, given.in_order(order))

@@ -90,9 +90,9 @@ class Run:
         if held_out is not None:
             if not self.account.is_booked:
                 raise PolicyError("rows are compared with coins once a run is booked")
-            every, spend = self.private.adopt(self.rows), self.account.spend
+            every, spend = self.private.keep(self.rows), self.account.spend
             chosen = self.coins.chosen(held_out, every, *plans, spend=spend)
-        return self.private.adopt(rows).used(self._order, chosen)
+        return self.private.keep(rows).used(self._order, chosen)
 
     def open(self, sheet: Any, rows: Any, stream: str = "", **beside: Any) -> Any:
         """A session of these rows, which checks the sheet itself; stream: of a run beside another.

@@ -169,15 +169,12 @@ class Serving:
         self._opened, self._undo, self._made_of, self._is_saved = [], None, {}, False
 
     def _used(self, view: str, digest: str, held_out: Any, *plans: str) -> Handle:
-        self._rows.append(((view, digest, held_out), self._rows_of(view, digest, held_out, *plans)))
-        return Handle(len(self._rows) - 1)
-
-    def _rows_of(self, view: str, digest: str, *which: Any) -> Any:
         run = self._of
         rows = run.rows if not view else run.views.find(view, digest)
         if rows is None:
             raise PolicyError("this party has no such view of its rows")
-        return run.used(rows, *which)
+        self._rows.append(((view, digest, held_out), run.used(rows, held_out, *plans)))
+        return Handle(len(self._rows) - 1)
 
     def _row_seal(self, handle: Handle, plan: str) -> str:
         asked, rows = _at(self._rows, handle)
@@ -247,12 +244,10 @@ class Serving:
     def _account(self, method: str, *values: Any) -> Any:
         if method not in ACCOUNT:
             raise MessageError("the account has no method of this name to call")
-        account = self._of.account
         if method == "reserve":
-            events, additive_delta, run = values
-            cost: Any = SimpleNamespace(events=tuple(events), additive_delta=additive_delta)
-            return account.reserve(cost, run)
-        return getattr(account, method)(*values)
+            events, more, run = values
+            values = SimpleNamespace(events=tuple(events), additive_delta=more), run
+        return getattr(self._of.account, method)(*values)
 
     def _store(self, method: str, *values: Any) -> Any:
         if method not in STORE:

@@ -28,6 +28,8 @@ _NUMBERS = itertools.count()
 LOADED: set[str] = set()
 CONJUGATION = 0
 """Stands for complex conjugation where rotations are listed: no key turns slots by nothing."""
+# Where a map of rotation keys has it: 1 byte order | 4 pointer id | 8 map size | 4 automorphism.
+AUTOMORPHISM = 13
 _OWNER = {"pid": os.getpid(), "forked": False}
 os.register_at_fork(after_in_child=lambda: _OWNER.update(forked=True))
 # Objects are read into contexts that were made here, which have their tables: 16 ms an object.
@@ -53,7 +55,6 @@ class Frames:
     relinearisation_key: bytes
     primes: tuple[int, ...]
     extended_primes: tuple[int, ...]
-    automorphism_offset: int
 
 
 class RingContext:
@@ -221,11 +222,9 @@ def frames_of(params: CkksParameters) -> Frames:
     cc.EvalAtIndexKeyGen(throwaway.secretKey, [1])
     rotation_key = openfhe.Serialize(cc.GetEvalAutomorphismKeyMap(tag), openfhe.BINARY)
     automorphism = int(cc.FindAutomorphismIndex(1)).to_bytes(4, "little")
-    # Map header: 1 byte order | 4 pointer id | 8 map size | 4 automorphism.
-    offset = 13
-    if rotation_key[offset : offset + 4] != automorphism:
+    if rotation_key[AUTOMORPHISM : AUTOMORPHISM + 4] != automorphism:
         raise PlatformError("this OpenFHE release serialises rotation keys in an unknown layout")
-    return Frames(ciphertext, rotation_key, relinearisation_key, primes, extended, offset)
+    return Frames(ciphertext, rotation_key, relinearisation_key, primes, extended)
 
 
 def _repeated(

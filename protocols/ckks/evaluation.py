@@ -36,11 +36,7 @@ import openfhe
 
 from protocols.ckks import CkksParameters
 from protocols.ckks import residues as rns
-from protocols.ckks.context import (
-    CONJUGATION,
-    LOADED,
-    RingContext,
-)
+from protocols.ckks.context import AUTOMORPHISM, CONJUGATION, LOADED, RingContext
 from protocols.ckks.residues import Residues
 from protocols.ckks.transform import evaluations
 
@@ -123,10 +119,8 @@ class CkksContext(RingContext):
 
     def rotation_key_map(self, index: int, a: Residues, b: Residues) -> Any:
         """Map {automorphism of a left rotation by index: key}."""
-        at = self._frames.automorphism_offset
-        automorphism = self.automorphism(index)
-        frame = self._frames.rotation_key
-        frame = frame[:at] + automorphism.to_bytes(4, "little") + frame[at + 4 :]
+        frame, own = self._frames.rotation_key, self.automorphism(index).to_bytes(4, "little")
+        frame = frame[:AUTOMORPHISM] + own + frame[AUTOMORPHISM + 4 :]
         blob = self._implant(frame, [a, b])
         return openfhe.DeserializeEvalKeyMapString(blob, openfhe.BINARY)
 

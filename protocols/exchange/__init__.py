@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 COVERED, COMMIT = "cover-", "commit-"
@@ -57,21 +57,8 @@ class Body:
         return made
 
 
-class _Recent:
-    """The last blobs and their digests, fewer than a message may have.
-
-    Sender and receiver of one process have the same blobs, and so have all its parties: to compare
-    them takes a fiftieth of the time of a hash.
-    """
-
-    held: tuple[tuple[bytes, str], ...] = ()
-
-
+# Sender and receiver of one process have the same blobs, and so have all its parties.
+@lru_cache(maxsize=4)
 def _digest(blob: bytes) -> str:
     """SHA-256, hexadecimal."""
-    known = next((each for each in _Recent.held if each[0] == blob), None)
-    if known is None:
-        known = blob, hashlib.sha256(blob).hexdigest()
-    others = (each for each in _Recent.held if each is not known)
-    _Recent.held = (known, *others)[:4]
-    return known[1]
+    return hashlib.sha256(blob).hexdigest()

@@ -9,6 +9,7 @@ import hashlib
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from parties.agent.agent import Agent
 from parties.agent.owner import Owner
 from parties.agent.settings import Driving, Settings
 from parties.agent.store import codec
-from parties.kernel.private import order_coins, order_of
+from parties.kernel.private import order_coins, shuffled
 from parties.policy import Policy
 from parties.reader.schema import Label, NumericColumn, Schema
 from parties.reader.shard import ClampCounts, Shard, encode_columns
@@ -242,8 +243,11 @@ class Session:
     @property
     def in_order(self) -> list[tuple[Floats, Floats]]:
         """Rows as the parties shuffle them in a run."""
-        orders = (
-            order_of(len(x), order_coins(SeededRandomness(self.rng_seed, name)))
+        orders: Iterable[Any] = (
+            shuffled(
+                SimpleNamespace(rows=len(x), in_order=np.array),
+                order_coins(SeededRandomness(self.rng_seed, name)),
+            )
             for name, (x, _) in zip(self.parties, self.shards, strict=True)
         )
         return [(x[own], y[own]) for own, (x, y) in zip(orders, self.shards, strict=True)]

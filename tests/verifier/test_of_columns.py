@@ -72,7 +72,7 @@ def encoded(rows: pd.DataFrame, view: str, schema: Schema) -> Any:
     found = encode_with_views(rows, SCHEMA, coins=b"k" * 32)[1].find(view, schema.digest())
     private = Private(Account(None, ""))
     with private:
-        return np.array(private.adopt(found).x)
+        return np.array(private.keep(found).x)
 
 
 @pytest.mark.parametrize(("view", "schema"), VIEWS, ids=lambda each: str(each)[:6])

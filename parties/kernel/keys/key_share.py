@@ -249,29 +249,17 @@ class KeyShare:
             for (c1, label, through), name in zip(asked, names, strict=True)
         ]
         self._note(*chain.from_iterable(samples))
-        secret = self._present
+        secret, primes = self._present, self.context.primes
         masks = drawn(self.context, self._parties, [through for _, _, through in asked])
         errors = fresh_errors(self.context, len(asked))
 
-        def share(one: Asked, name: str, mask: tuple[Any, Any], error: Residues) -> Halves:
-            return self._shown(one[0], name, secret, *mask, error)
+        def share(one: Asked, name: str, masked: Halves, error: Residues) -> Halves:
+            (c1, _, _), (mask, mapped), low = one, masked, primes[: len(one[0])]
+            h0 = rns.subtract(rns.product(c1, secret[: len(low)], low), mask, low)
+            hidden = rns.product(self.context.uniform_polynomial(self.seed, name), secret, primes)
+            return h0, rns.subtract(add(mapped, error, primes), hidden, primes)
 
         return each(share, asked, names, masks, errors)
-
-    def _shown(
-        self,
-        c1: Residues,
-        name: str,
-        secret: Residues,
-        mask: Residues,
-        mapped: Residues,
-        error: Residues,
-    ) -> Halves:
-        """(c1 s_p - M_p, -a' s_p + T(M_p) + e), a' the random element of this name."""
-        primes, low = self.context.primes, self.context.primes[: len(c1)]
-        h0 = rns.subtract(rns.product(c1, secret[: len(low)], low), mask, low)
-        hidden = rns.product(self.context.uniform_polynomial(self.seed, name), secret, primes)
-        return h0, rns.subtract(add(mapped, error, primes), hidden, primes)
 
     @staticmethod
     def _refresh_samples(given: Element, label: str, through: Any, name: str) -> list[Sample]:

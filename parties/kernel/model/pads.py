@@ -19,7 +19,7 @@ from protocols.ckks.sampling import WORD, mask_bits
 from protocols.ckks.subring import TraceMap
 from protocols.errors import PolicyError
 from protocols.exchange.signed_values import SignedValue, pad_key_text
-from protocols.privacy.laws import ExpandedRandomness, RandomSource, SystemRandomness
+from protocols.privacy.laws import ExpandedRandomness, SystemRandomness
 from protocols.steps.locks import Lock, word
 
 
@@ -126,22 +126,15 @@ def draw_masks(
     Uniform in the room of these primes on the subring's coefficients, modulo them on all others.
     """
     low, n = context.primes[:REFRESH_TOWERS], context.params.ring_dim
+    bits = mask_bits(low, parties)
 
     def mask(trace_map: TraceMap) -> tuple[Residues, Residues]:
         count = 2 * trace_map.period
-        inner = mask_values(low, parties, count, SystemRandomness())
+        words = SystemRandomness().words(-(-bits // WORD) * count).reshape(count, -1)
+        drawn = (int.from_bytes(row.tobytes(), "little") for row in words)
+        inner = [(value & (1 << bits) - 1) - (1 << bits - 1) for value in drawn]
         outer = subring.outside(low, n, trace_map.period, ExpandedRandomness())
         whole = rns.add(outer, subring.embed(inner, low, n), low)
         return whole, subring.embed(trace_map.apply(inner), context.primes, n)
 
     return rns.each(mask, maps)
-
-
-def mask_values(
-    primes: Sequence[int], parties: int, count: int, randomness: RandomSource
-) -> list[int]:
-    """So many coefficients of one party's mask, as integers."""
-    bits = mask_bits(primes, parties)
-    words = randomness.words(-(-bits // WORD) * count).reshape(count, -1)
-    drawn = (int.from_bytes(row.tobytes(), "little") for row in words)
-    return [(value & (1 << bits) - 1) - (1 << bits - 1) for value in drawn]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -36,7 +36,6 @@ from protocols.privacy.laws.discrete import between, discrete_gaussian
 from protocols.steps import restore, state_of
 from protocols.steps.locks import CHECK, WORDS, asked_for
 
-T = TypeVar("T")
 Array = NDArray[np.float64]
 ROOM = 16.0
 """No slope of a link on its interval leaves [-ROOM, ROOM]."""
@@ -79,7 +78,7 @@ class ModelSession:
         signing_key: Ed25519PrivateKey,
         shared: Any = None,
     ) -> None:
-        self._sheet, self._name, self._rows, self._terms = sheet, name, rows, terms_of(rows)
+        self._sheet, self._rows, self._terms = sheet, rows, terms_of(rows)
         self._randomness = randomness
         self._circuit: type[ClearRows] = party_circuit(sheet.circuit, self._terms.protocols)
         key = signing_key.public_key().public_bytes_raw().hex()
@@ -99,7 +98,7 @@ class ModelSession:
         self._noise: Array | None = None
         self._encoded: tuple[Array, Array, Any] | None = None
         self._clear: ClearRows | None = None
-        self._loaded: CkksContext | None = None
+        self._loaded: Any = None
 
     # -- keys -------------------------------------------------------------------------------------
 
@@ -365,7 +364,6 @@ class ModelSession:
             sheet = self._sheet
             rows, targets, shard = self._rows_and_targets()
             offset = shard.offset * (sheet.scale / sheet.radius)
-            assert self._loaded is not None  # noqa: S101 (checked)
             self._clear = self._circuit(
                 self._loaded,
                 sheet.columns,
@@ -386,7 +384,6 @@ class ModelSession:
         Parties of one process take their sums in turn: no two groups of rows take the same.
         """
         loaded, public = self._loaded, self._keys.public_key()
-        assert loaded is not None  # noqa: S101 (checked)
 
         def make() -> Any:
             return tuple(loaded.products([encryption(loaded, *public) for _ in range(2)]))

@@ -47,14 +47,8 @@ class RowsSession:
         self._sheet, self._rows, self._terms = sheet, rows, terms_of(rows)
         self._randomness, self.is_over = randomness, False
         self._numbers = packed.numbers(sheet, self._terms.protocols)
-        check(
-            sheet,
-            name,
-            signing_key.public_key().public_bytes_raw().hex(),
-            rows,
-            self._terms,
-            self._numbers,
-        )
+        key = signing_key.public_key().public_bytes_raw().hex()
+        check(sheet, name, key, rows, self._terms, self._numbers)
 
     def contribute(self, places: Sequence[NDArray[np.int32]]) -> list[Residues]:
         """(c0, c1) of each vector of slots, once.

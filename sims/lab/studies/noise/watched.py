@@ -69,7 +69,7 @@ class Clients:
             run.account.booked = None  # no ledger counts a cell
             self._open.enter_context(run.private)
             # In their own order: what is encrypted is computed again.
-            rows = run.private.adopt(run.rows)
+            rows = run.private.keep(run.rows)
             self.halves[name] = half_of(self.plan).open(self.plan, rows, run)
         plan, commitments = self.plan.digest(), agree.commitments(self.plan)
         signed = {name: run.agree(plan, commitments) for name, run in runs.items()}
