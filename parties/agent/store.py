@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 STATE, SESSIONS, CONSENT = "session.sealed", "sessions.json", "consent.jsonl"
 
 
-VERSION = 14
+VERSION = 15
 LABEL = "session state"
 BLOB_LABEL = "session blob"
 BLOB = ".blob"
