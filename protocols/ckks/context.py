@@ -152,10 +152,6 @@ class RingContext:
         """Of P."""
         return self.extended_primes[len(self.primes) :]
 
-    def digit_of(self, k: int) -> int:
-        """Of the key switch, to which the k-th prime of Q belongs."""
-        return k // -(-len(self.primes) // self.params.num_digits)
-
     def _implant(self, frame: bytes, polynomials: Sequence[Residues]) -> bytes:
         return rns.implant(frame, np.concatenate(polynomials), self.extended_primes)
 

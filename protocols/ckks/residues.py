@@ -59,7 +59,7 @@ def find_towers(blob: bytes, ring_dim: int, primes: Collection[int] = ()) -> lis
         prime = int.from_bytes(blob[end : end + _WORD], "little")
         # An NTT prime is 1 mod 2n; a frame field that looks like a length fails this test.
         known = prime in primes if primes else prime % (2 * ring_dim) == 1
-        if known and _below(blob, start, ring_dim, prime):
+        if known and np.frombuffer(blob, np.uint64, ring_dim, start).max() < prime:
             towers.append(Tower(start, prime))
             position = end
         else:
@@ -222,10 +222,6 @@ def zeros(towers: int, ring_dim: int) -> Residues:
 def packed_size(primes: Sequence[int], ring_dim: int) -> int:
     """Bytes that `pack` makes."""
     return _WORD * len(primes) * ring_dim
-
-
-def _below(blob: bytes, start: int, ring_dim: int, prime: int) -> bool:
-    return bool(np.frombuffer(blob, np.uint64, ring_dim, start).max() < prime)
 
 
 def each(work: Callable[..., T], *arguments: Iterable[Any]) -> list[T]:

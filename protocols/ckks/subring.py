@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.ckks.residues import Residues
-from protocols.ckks.transform import forward, powers_of_root
+from protocols.ckks.transform import forward, powers_of_five, powers_of_root
 from protocols.privacy.laws import RandomSource
 
 _LOW = np.uint64((1 << 32) - 1)
@@ -117,6 +117,5 @@ def of_slots(values: NDArray[np.complex128]) -> NDArray[np.float64]:
 @lru_cache(maxsize=16)
 def slot_values(period: int) -> NDArray[np.complex128]:
     """exp(2 pi i 5^j l / 4k), shape (k, 2k)."""
-    exponents = np.array([pow(5, j, 4 * period) for j in range(period)])
-    angles = np.outer(exponents, np.arange(2 * period)) % (4 * period)
+    angles = np.outer(powers_of_five(period), np.arange(2 * period)) % (4 * period)
     return np.exp(0.5j * np.pi * angles / period)

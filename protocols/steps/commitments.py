@@ -42,17 +42,17 @@ from protocols.exchange.messages import Body, Exchange, Fold, to_everyone
 from protocols.exchange.serialise import from_plain
 from protocols.exchange.signed_values import SignedValue, digest_of
 from protocols.exchange.wire import reply_of
-from protocols.steps.confirmed import ENDORSEMENT, Terms
+from protocols.steps.confirmed import ENDORSEMENT, CommitTerms
 from protocols.steps.endorsed import check_endorsements
 
 
 class Gathering:
     """What everyone commits to, opens and endorses, as the coordinator takes it in.
 
-    terms: see `Terms`; fold: takes each message, once it is what was committed to.
+    terms: see `CommitTerms`; fold: takes each message, once it is what was committed to.
     """
 
-    def __init__(self, terms: Terms, fold: Fold) -> None:
+    def __init__(self, terms: CommitTerms, fold: Fold) -> None:
         self._terms, self._fold = terms, fold
         self._commitments: dict[str, SignedValue] = {}
         self._endorsements: dict[str, SignedValue] = {}
@@ -61,7 +61,7 @@ class Gathering:
         """The request to open, from the replies to the step `commit-…`.
 
         Raises:
-            ProtocolError: see `Terms.check`.
+            ProtocolError: see `CommitTerms.check`.
         """
         self._commitments = signed_messages.replied(replies)
         self._terms.check(self._commitments)
@@ -101,7 +101,7 @@ class Gathering:
         return signed_messages.to_request({n: self._endorsements[n] for n in self._terms.roster})
 
 
-def opened(terms: Terms, request: Body, fold: Fold, commit: str = "") -> Exchange[Body]:
+def opened(terms: CommitTerms, request: Body, fold: Fold, commit: str = "") -> Exchange[Body]:
     """Have everyone commit, then open; everyone's endorsements, as a later step hands them out.
 
     request: of the step `commit-…`, or what `commit` calls it; fold: takes each message, once it is

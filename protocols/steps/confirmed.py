@@ -39,19 +39,19 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class CommitTerms:
     """What commitments are bound to, and who makes them.
 
     step: in which what they are of opens; seed: the joint seed, which holds plan and session;
-    roster: verification keys by party; view: of what was asked up to the commitment, empty where
-    the seed says it all; what: of a party's is opened, for the words of errors.
+    roster: verification keys by party; what: of a party's is opened, for the words of errors; view:
+    of what was asked up to the commitment, empty where the seed says it all.
     """
 
     step: str
     seed: bytes
     roster: Mapping[str, str]
+    what: str
     view: str = ""
-    what: str = ""
 
     def text(self, kind: str, name: str, value: str) -> bytes:
         """What a party signs of its digest, or of the digest of all."""

@@ -12,7 +12,7 @@ from protocols.errors import PolicyError, ProtocolError
 from protocols.exchange import CONTRIBUTE, Body, signed_values
 from protocols.exchange import KEYS as KEYS_STEP
 from protocols.exchange.signed_values import SignedValue
-from protocols.steps.confirmed import ENDORSEMENT, Terms
+from protocols.steps.confirmed import ENDORSEMENT, CommitTerms
 
 
 class Phase(NamedTuple):
@@ -22,17 +22,17 @@ class Phase(NamedTuple):
     open: str
     what: str
 
-    def terms(self, seed: bytes, roster: Mapping[str, str]) -> Terms:
+    def terms(self, seed: bytes, roster: Mapping[str, str]) -> CommitTerms:
         """Bound to no view: the seed says it all."""
-        return Terms(self.open, seed, roster, what=self.what)
+        return CommitTerms(self.open, seed, roster, self.what)
 
 
 def of_round(
     roster: Mapping[str, str], step: str, seed: bytes, missing: Collection[str], view: str
-) -> Terms:
+) -> CommitTerms:
     """Of one step, or of its repetition; roster: of the run; missing: who is covered for."""
     present = {name: key for name, key in roster.items() if name not in missing}
-    return Terms(step, seed, present, view, f"replies to {step!r}")
+    return CommitTerms(step, seed, present, f"replies to {step!r}", view)
 
 
 KEYS = Phase("commit-keys", KEYS_STEP, "key shares")
@@ -41,7 +41,7 @@ CONFIRM = "confirm"
 
 
 def check_endorsements(
-    terms: Terms,
+    terms: CommitTerms,
     commitments: Mapping[str, SignedValue],
     endorsements: Mapping[str, SignedValue],
 ) -> None:
@@ -71,7 +71,7 @@ class Opening:
 
     STATE = ("_message", "_commitments")
 
-    def __init__(self, terms: Terms, name: str, signing_key: Ed25519PrivateKey) -> None:
+    def __init__(self, terms: CommitTerms, name: str, signing_key: Ed25519PrivateKey) -> None:
         self._terms, self._name, self._signing_key = terms, name, signing_key
         self._message: Body | None = None
         self._commitments: dict[str, SignedValue] = {}
@@ -82,7 +82,7 @@ class Opening:
         return self._terms.commit(message, self._name, self._signing_key)
 
     def open(self, request: Body) -> Body:
-        """The message; see `Terms.open`.
+        """The message; see `CommitTerms.open`.
 
         Raises:
             PolicyError: nothing is committed to, or it was opened.

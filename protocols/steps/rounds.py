@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from protocols.errors import PolicyError
 from protocols.exchange import Body, repeated, signed_values
 from protocols.steps import restore, state_of
-from protocols.steps.confirmed import Terms, View
+from protocols.steps.confirmed import CommitTerms, View
 from protocols.steps.endorsed import Endorsed, of_round
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Kernel(Protocol):
 class Held(Endorsed):
     """A reply that a party's kernel made, and keeps until it is opened."""
 
-    def __init__(self, terms: Terms, name: str, kernel: Kernel) -> None:
+    def __init__(self, terms: CommitTerms, name: str, kernel: Kernel) -> None:
         self._terms, self._name, self._kernel = terms, name, kernel
         self._message, self._commitments = None, {}
 
@@ -138,7 +138,7 @@ class Rounds:
         assert self._last is not None  # noqa: S101 (it was just made)
         return self._last
 
-    def _take(self, step: str, missing: Collection[str], view: str) -> Terms:
+    def _take(self, step: str, missing: Collection[str], view: str) -> CommitTerms:
         self._step, self._missing = step, tuple(missing)
         terms = of_round(self._roster, step, self._seed, missing, view)
         self._last = Endorsed(terms, self._name, self._signing_key)

@@ -22,7 +22,7 @@ class CoveredShare(KeyShare):
 
     _standing_in: Residues | None = None
 
-    def dealt(self, threshold: int, points: Collection[int]) -> dict[int, Residues]:
+    def split(self, threshold: int, points: Collection[int]) -> dict[int, Residues]:
         """Shamir shares of s_p for the parties at these points, each of shape (towers, n).
 
         Uniform coefficients from the operating system's generator; the caller seals them.
@@ -40,7 +40,7 @@ class CoveredShare(KeyShare):
         self._note(*samples)
         return shamir.deal(rows, primes, threshold, points, SystemRandomness())
 
-    def stand_for(self, extra: Residues | None) -> None:
+    def cover_with(self, extra: Residues | None) -> None:
         """Use s_p + extra in place of s_p from now on, None: s_p; extra: shape (towers, n)."""
         primes = self.context.primes
         self._standing_in = None if extra is None else add(self._residues(), extra, primes)

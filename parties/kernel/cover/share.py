@@ -88,7 +88,7 @@ class CoverShare:
         self._keys = dict(keys)
         receivers = sealing.others(list(self._roster), self._name)
         points = [self._points[receiver] for receiver in receivers]
-        shares = self._secret.dealt(self._threshold, points)
+        shares = self._secret.split(self._threshold, points)
         return tuple(
             self._seal(receiver, rns.pack(shares[self._points[receiver]], self._primes))
             for receiver in receivers
@@ -178,14 +178,14 @@ class CoverShare:
     def _cover(self, covering: StandIn | None) -> None:
         self._covering = covering
         if covering is None or self._name not in covering.stand_ins:
-            self._secret.stand_for(None)
+            self._secret.cover_with(None)
             return
         points = [self._points[name] for name in covering.stand_ins]
         factors = shamir.weights(self._points[self._name], points, self._primes)
         total = np.zeros_like(self._held[covering.missing[0]])
         for name in covering.missing:
             total = rns.add(total, self._held[name], self._primes)
-        self._secret.stand_for(rns.scale(total, factors, self._primes))
+        self._secret.cover_with(rns.scale(total, factors, self._primes))
 
     # -- going on in another process --------------------------------------------------------------
 

@@ -316,8 +316,9 @@ class KeyShare:
         context, rows, count = self.context, half.copy(), len(self.context.extended_primes)
         special, primes = prod(context.special_primes), context.primes
         scaled = rns.scale(self._residues(), [special] * len(primes), primes)
+        of_digit = -(-len(primes) // context.params.num_digits)
         for k, prime in enumerate(primes):
-            row = count * context.digit_of(k) + k
+            row = count * (k // of_digit) + k
             rows[row : row + 1] = add(rows[row : row + 1], scaled[k : k + 1], [prime])
         return rows
 

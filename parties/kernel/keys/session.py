@@ -26,8 +26,7 @@ from protocols.exchange import KEYS, PUBLIC_KEY, Body, commit_of
 from protocols.exchange.signed_values import SignedValue, committed_text, digest_of
 from protocols.exchange.signed_values import check as check_signed
 from protocols.steps import restore, state_of
-from protocols.steps.confirmed import Terms as Committed
-from protocols.steps.confirmed import View
+from protocols.steps.confirmed import CommitTerms, View
 
 DECRYPT, RELINEARISE = "decrypt", "relinearise"
 # Shares that are made together: one reading for all, 7 MB each at ring 2^15.
@@ -237,20 +236,20 @@ class KeySession(KeyShare):
         """The reply, once every party that is left has signed for the same request; once.
 
         Raises:
-            PolicyError: nothing is kept. ProtocolError, MessageError: see `confirmed.Terms`.
+            PolicyError: nothing is kept. ProtocolError, MessageError: see `CommitTerms`.
         """
         terms, message = self._kept()
         found = terms.open(message, request, self._name, self._signing_key)
         self._reply = None
         return found
 
-    def _kept(self) -> tuple[Committed, Body]:
+    def _kept(self) -> tuple[CommitTerms, Body]:
         """The reply, and what opens it."""
         if self._reply is None:
             raise PolicyError("no reply is kept for this run")
         step, missing, view, message = self._reply
         present = {name: key for name, key in self._sheet.roster if name not in missing}
-        return Committed(step, self.seed, present, view, f"replies to {step!r}"), message
+        return CommitTerms(step, self.seed, present, f"replies to {step!r}", view), message
 
     # -- parties that are missing, where a run has cover ------------------------------------------
 

@@ -25,7 +25,7 @@ from protocols.errors import CohortError, PolicyError, ProtocolError
 from protocols.exchange.messages import Body, new_signing_key, public_bytes
 from protocols.exchange.signed_values import SignedValue
 from protocols.steps import commitments, endorsed
-from protocols.steps.confirmed import Terms
+from protocols.steps.confirmed import CommitTerms
 from protocols.steps.endorsed import CONFIRM, KEYS, ROWS, Endorsed, Phase
 from tests.support import exact
 from tests.support.helpers import Session, half_of, log2_error, party_names
@@ -353,7 +353,7 @@ def test_two_sets_of_commitments_are_refused(
         others = {**body.meta["others"], COLLUDER: list(second().digests[1:])}
         return Body({"others": others}, (*body.blobs[:2], second().blobs[0]))
 
-    looked: list[tuple[Any, str]] = [(Terms, "check")]
+    looked: list[tuple[Any, str]] = [(CommitTerms, "check")]
     looked += [(module, "check_endorsements") for module in (commitments, endorsed)]
     honest = [(owner, name, getattr(owner, name)) for owner, name in looked]
     steps: list[str] = []
@@ -425,7 +425,7 @@ def test_a_commitment_counts_once(what: str) -> None:
     session, phase = replace(trio.terms, seed=b"t" * 32), replace(trio.terms, step=ROWS.open)
     value = trio.commitments[SECOND].meta["value"]
 
-    def made(terms: Terms, name: str, value: str, kind: str = "commitment") -> Body:
+    def made(terms: CommitTerms, name: str, value: str, kind: str = "commitment") -> Body:
         text = SignedValue.by(trio.keys[SECOND], lambda n, v: terms.text(kind, n, v), name, value)
         return text.to_body()
 
