@@ -250,7 +250,7 @@ def test_what_is_dealt_comes_from_the_operating_system() -> None:
     def dealt() -> bytes:
         Tape.opened = 0
         share = CoveredShare(context, b"t" * 32, 2)
-        return b"".join(rows.tobytes() for rows in share.dealt(2, [1, 2]).values())
+        return b"".join(rows.tobytes() for rows in share.split(2, [1, 2]).values())
 
     with on_a_tape("cover.covered_share"):
         first, again = dealt(), dealt()
