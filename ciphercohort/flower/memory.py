@@ -119,8 +119,9 @@ class Memory:
     was, that set, and the answer; known: identities by name; members:
     identities in the roster; noise: "with" or "without", as the run's first plan said; cut: range
     and scale of weights of its first plan without noise; sums: of each model and kind that a sum
-    was opened at, its contributors (digests); spent: see `private.Account`; layout: of the last
-    private reply.
+    was opened at, its contributors (digests, "model:contributors "; a text, for every message reads
+    and writes them, and a run of 1000 rounds has as many); spent: see `private.Account`; layout: of
+    the last private reply.
     """
 
     session: str = ""
@@ -137,7 +138,7 @@ class Memory:
     members: list[str] = field(default_factory=list)
     noise: str = ""
     cut: list[float] = field(default_factory=list)
-    sums: dict[str, str] = field(default_factory=dict)
+    sums: str = ""
     spent: dict[str, Any] = field(default_factory=dict)
     layout: str = ""
 
