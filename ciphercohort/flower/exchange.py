@@ -21,7 +21,7 @@ _POLL_SHARE = 0.02
 
 
 class Exchange:
-    """seconds: that each exchange may take; errors: of the last request, by node.
+    """seconds: that each exchange may take; ttl: of its messages; errors: of the last one, by node.
 
     Holds the grid and is held by no grid: Flower's connection ends with its last user, and not in a
     cycle that is collected when the interpreter ends.
@@ -30,6 +30,7 @@ class Exchange:
     def __init__(self, grid: Grid) -> None:
         self._grid = grid
         self.seconds = 3600.0
+        self.ttl: float | None = None
         self.errors: dict[int, str] = {}
 
     def ask(
@@ -46,7 +47,8 @@ class Exchange:
         so far will do; the others are then not waited for.
         """
         messages = [
-            Message(content, node, kind, group_id=group) for node, content in contents.items()
+            Message(content, node, kind, group_id=group, ttl=self.ttl)
+            for node, content in contents.items()
         ]
         waiting = dict(zip(self._grid.push_messages(messages), contents, strict=True))
         del messages

@@ -19,6 +19,7 @@ _ROOM = 12.0
 NOISE_SHARE = 0.9
 # A delta is the chance that a client's data come out whole; with this one nothing is promised.
 LARGEST_DELTA = 0.01
+RANGE = 16.0
 # Of a plan, in characters.
 _LONGEST = 1 << 16
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -179,7 +180,7 @@ class SumPlan:
         ParameterError: a field is out of range.
     """
 
-    range: float = 16.0
+    range: float = RANGE
     weight_scale: float = 1024.0
     weighted_by: str = "num-examples"
     lost: float = 1 / 3
@@ -206,6 +207,11 @@ class SumPlan:
         **named: Any,
     ) -> SumPlan:
         """Of a server's arguments; examples: None, where nobody knows them before the first sum."""
+        if privacy is not None and (examples is not None or range != RANGE):
+            raise ParameterError(
+                f"range={range!r} and examples={examples!r} are of sums without noise: in private "
+                "ones the clip of Privacy bounds an update, and clients weigh the same"
+            )
         scale = 1024.0 if examples is None else examples
         wide = examples is None and privacy is None
         return cls(range=range, weight_scale=scale, lost=lost, privacy=privacy, wide=wide, **named)

@@ -27,7 +27,7 @@ from ciphercohort.flower.contributions import CHECK, COUNTS, Cut, Total, model_o
 from ciphercohort.flower.exchange import Exchange, sentences
 from ciphercohort.flower.grids import WrappedGrid
 from ciphercohort.flower.memory import RECORD, own_record
-from ciphercohort.flower.plan import Privacy, SumPlan
+from ciphercohort.flower.plan import RANGE, Privacy, SumPlan
 from ciphercohort.flower.records import LARGEST_WEIGHT, Bases, build
 from ciphercohort.flower.rounds import LEAST_SHARE, QUERY, SUM, round_context
 from ciphercohort.flower.session import Session, step_record
@@ -64,7 +64,7 @@ class SecureSum(Strategy):
         self,
         strategy: Strategy,
         *,
-        range: float = 16.0,
+        range: float = RANGE,
         examples: float | None = None,
         lost: float = 1 / 3,
         privacy: Privacy | None = None,
@@ -193,25 +193,43 @@ class SecureGrid(WrappedGrid):
 
     # -- sums -------------------------------------------------------------------------------------
 
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Of other kinds only.
+
+        Raises:
+            ParameterError: their replies would be summed, and pulled one by one.
+        """
+        requests = list(messages)
+        if any(map(_is_summed, requests)):
+            raise ParameterError(
+                "messages to train, evaluate and query are sent by send_and_receive: one by one "
+                "their replies open nothing"
+            )
+        return self._grid.push_messages(requests)
+
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
         """One reply, with the mean, or the named sums; none where too few stayed, or lack noise.
 
+        timeout: of each exchange [seconds]; None: an hour.
+
         Raises:
             ProtocolError: the first round of all failed, or asked too few. ParameterError: fewer
-                than three clients are sampled, or messages of a round hold different arrays.
+                than three clients are sampled, or messages of a round differ in more than whom
+                they are for.
         """
         requests = list(messages)
         if not requests:
             return []
         kind = requests[0].metadata.message_type
-        if kind.split(".")[0] not in _KINDS:
+        if not any(map(_is_summed, requests)):
             if kind == "get_parameters":
                 raise ParameterError(
                     "give the strategy initial_parameters: no client shows its own"
                 )
             return self._grid.send_and_receive(requests, timeout=timeout)
+        check_alike(requests)
         if len(requests) < MIN_CLIENTS:
             raise ParameterError(
                 f"{len(requests)} clients are sampled, and a secure sum needs {MIN_CLIENTS}: raise "
@@ -223,6 +241,7 @@ class SecureGrid(WrappedGrid):
         if self._plan.privacy and not self._round:
             warn_of_noise(self._plan.privacy, requests, self._plan.lost)
         self._exchange.seconds = 3600.0 if timeout is None else timeout
+        self._exchange.ttl = requests[0].metadata.ttl
         try:
             mean = self._sum(requests, kind)
         except (ProtocolError, MessageError) as error:
@@ -376,6 +395,27 @@ class SecureGrid(WrappedGrid):
         )
         self._plans[kind] = plan.weighed_like(weight / contributors)
         return build(layout, bases, summed, unit, [m / weight for m in metrics], weight, sums)
+
+
+def _is_summed(request: Message) -> bool:
+    return request.metadata.message_type.split(".")[0] in _KINDS
+
+
+def check_alike(requests: list[Message]) -> None:
+    """Refuse messages of one sum that differ in type, group or time to live, or go to a node twice.
+
+    Raises:
+        ParameterError: names what differs.
+    """
+    for name in ("message_type", "group_id", "ttl"):
+        found = {getattr(request.metadata, name) for request in requests}
+        if len(found) > 1:
+            raise ParameterError(
+                f"messages of one sum have {name}={' and '.join(sorted(map(repr, found))[:3])}: "
+                "send each by a send_and_receive of its own"
+            )
+    if len({request.metadata.dst_node_id for request in requests}) < len(requests):
+        raise ParameterError("a node is sent two messages of one sum: a client counts once")
 
 
 def warn_of_noise(privacy: Privacy, requests: list[Message], lost: float) -> None:

@@ -141,3 +141,17 @@ def check_rounds(strategy: Any, privacy: Privacy | None, num_rounds: int) -> Non
             f"{privacy.rounds} of privacy: every client would refuse the rounds after these. Give "
             f"Privacy.for_rounds rounds={ceil(num_rounds * fraction)}"
         )
+
+
+def check_failures(strategy: Any, lost: float) -> None:
+    """Refuse one that wants no mean where a client failed, in rounds from which some may vanish.
+
+    Raises:
+        ParameterError: it would never see a failure.
+    """
+    if not getattr(strategy, "accept_failures", True) and lost:
+        raise ParameterError(
+            f"accept_failures=False with lost={lost:.3g}: the strategy sees the mean of those who "
+            "stayed, and no failures. Give SecureSumWorkflow lost=0: nothing opens unless all "
+            "contribute"
+        )

@@ -7,10 +7,11 @@ from typing import Any
 from flwr.app import Context
 from flwr.serverapp import Grid
 
-from ciphercohort.flower.plan import Privacy, SumPlan
+from ciphercohort.flower.plan import RANGE, Privacy, SumPlan
 from ciphercohort.flower.rounds import LEAST_SHARE
 from ciphercohort.flower.server import SecureGrid
 from ciphercohort.flower.strategies import (
+    check_failures,
     check_fractions,
     check_metrics,
     check_rounds,
@@ -31,7 +32,7 @@ class SecureSumWorkflow:
     def __init__(
         self,
         *,
-        range: float = 16.0,
+        range: float = RANGE,
         examples: float | None = None,
         lost: float = 1 / 3,
         privacy: Privacy | None = None,
@@ -53,6 +54,7 @@ class SecureSumWorkflow:
         legacy: Any = context
         check_sums_only(legacy.strategy)
         check_metrics(legacy.strategy, self._means_only)
+        check_failures(legacy.strategy, self._plan.lost)
         kinds = {"fit": "clients", "evaluate": "clients"}
         check_fractions(legacy.strategy, self._plan.privacy, kinds, self._least_share)
         check_rounds(legacy.strategy, self._plan.privacy, legacy.config.num_rounds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -109,6 +110,7 @@ class Federation(InProcessGrid):
         super().__init__(app, nodes)
         self.seen: list[tuple[str, Message, Message]] = []
         self.failing: set[tuple[int, str]] = set()
+        self.forgetting: set[tuple[int, str]] = set()
         self.tamper: Callable[[str, Message], None] = lambda step, message: None
         self.errors: list[str] = []
 
@@ -122,6 +124,8 @@ class Federation(InProcessGrid):
         step, node = step_of(request), request.metadata.dst_node_id
         if (node - FIRST_NODE, step) in self.failing:
             raise RuntimeError("vanished")
+        if (node - FIRST_NODE, step) in self.forgetting:
+            self.forget(node)
         try:
             reply = super().deliver(request)
         except Exception as error:
@@ -129,6 +133,14 @@ class Federation(InProcessGrid):
             raise
         self.seen.append((step, request, reply))
         return reply
+
+    def forget(self, node: int) -> None:
+        """Once: what the run's state, or its file in a home folder, has of a run."""
+        self.forgetting.clear()
+        self.contexts[node].state.clear()
+        home = self.contexts[node].node_config.get("secure-sum-home")
+        for path in Path(str(home)).glob("run-*.json") if home else ():
+            path.unlink()
 
     def of_step(self, step: str) -> list[tuple[Message, Message]]:
         """Requests and replies."""

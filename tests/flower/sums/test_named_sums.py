@@ -85,8 +85,9 @@ def test_a_query_in_the_clear_is_refused() -> None:
 
 def test_pushed_queries_say_what_helps() -> None:
     federation = Federation(6)
-    grid = SecureGrid(federation)
-    [reply, *_] = grid.pull_messages(grid.push_messages(asked(federation)))
+    with pytest.raises(ParameterError, match="are sent by send_and_receive"):
+        SecureGrid(federation).push_messages(asked(federation))
+    [reply, *_] = federation.pull_messages(federation.push_messages(asked(federation)))
     assert "the grid that it sends by in SecureGrid" in reply.error.reason
 
 

@@ -119,20 +119,50 @@ def test_one_late_client_ends_nothing(clock: Clock, step: str, lost: float, dela
 
 @pytest.mark.parametrize("kind", ["train", "evaluate", "query"])
 @pytest.mark.parametrize("step", EXCHANGES)
-@pytest.mark.parametrize("fault", ["late", "slow", "dead", "failing", "late twice"])
+@pytest.mark.parametrize(
+    "fault", ["late", "slow", "dead", "failing", "late twice", "memory lost", "reinstalled"]
+)
 def test_one_faulty_client_at_each_exchange_of_each_type_of_message(
-    clock: Clock, kind: str, step: str, fault: str
+    clock: Clock, tmp_path: Path, kind: str, step: str, fault: str
 ) -> None:
     """Three sums, each at another model: none is missing, whatever the message is."""
-    federation = LateFederation(6, clock)
+    federation = LateFederation(4, clock)
     delay = {"late": 0.9, "slow": 1.5, "dead": 1e9, "late twice": 1.5}.get(fault, 0.0) * TIMEOUT
     federation.delays[2, step] = [delay] * (9 if fault in ("dead", "late twice") else 1)
     if fault == "failing":
         federation.failing = {(2, step)}
+    if fault in ("memory lost", "reinstalled"):
+        federation.forgetting = {(2, step)}
+    if fault == "memory lost":
+        configs = federation.contexts[FIRST_NODE + 2].node_config
+        configs["secure-sum-home"] = str(tmp_path / "home")
     grid = SecureGrid(federation)
     for moved in range(3):
-        requests = asking(federation, range(6), float(moved), kind)
+        requests = asking(federation, range(4), float(moved), kind)
         assert grid.send_and_receive(requests, timeout=TIMEOUT), (moved, federation.errors)
+
+
+class Killed(BaseException):
+    """The server's process."""
+
+
+@pytest.mark.parametrize("kind", ["train", "evaluate", "query"])
+@pytest.mark.parametrize("step", EXCHANGES)
+def test_a_server_that_is_killed_at_each_exchange_begins_anew(kind: str, step: str) -> None:
+    """The same run, without what the first server knew: at the same model, and at others."""
+    federation = Federation(4)
+
+    def kill(name: str, message: Message) -> None:
+        if name == step:
+            raise Killed
+
+    federation.tamper = kill
+    with pytest.raises(Killed):
+        SecureGrid(federation).send_and_receive(asking(federation, range(4), 0.0, kind))
+    federation.tamper = lambda name, message: None
+    grid = SecureGrid(federation)
+    for moved in range(2):
+        assert grid.send_and_receive(asking(federation, range(4), float(moved), kind))
 
 
 @pytest.mark.parametrize("slow", [1, 2])
