@@ -23,8 +23,8 @@ Array = NDArray[np.float64]
 CLIP, KAPPA, MOST_HAZARD = 1.2, 1.0, 1.0
 """C over sqrt(p / q), for p parameters; kappa times sqrt(p); h. Larger ones have more noise,
 smaller ones fewer events and smaller weights: the least errors at n = 4,000, epsilon 1."""
-LEAST_SHARE = 0.3
-"""Of an interval's even share of events; fewer are noise."""
+LEAST_SHARE, LEAST_AT_RISK = 0.3, 0.05
+"""Of an interval's even share of events, and of all persons, at risk; fewer are noise."""
 
 
 class Counts(NamedTuple):
@@ -76,11 +76,15 @@ def whitened(
             f"{total:.4g} events drown in noise: {least:.3g} are needed; use more rows, or a "
             "larger epsilon"
         )
-    shares = np.cumsum(found.events) / total
+    # Nobody counts beyond a hazard of h: where that of all is, the last interval's figures end.
+    last = min(int(np.argmax(np.append(_hazards(found, rows), math.inf) >= MOST_HAZARD)) + 1, bins)
+    happen, total = found.events[:last], float(found.events[:last].sum())
+    shares = np.cumsum(happen) / total
     ends = np.searchsorted(shares, np.arange(1, intervals) / intervals) + 1
-    starts = np.array([0, *(k for k in dict.fromkeys(ends.tolist()) if k < bins)])
-    events = np.maximum(np.add.reduceat(found.events, starts), LEAST_SHARE * total / len(starts))
-    exposure = np.maximum(np.add.reduceat(found.at_risk, starts) / bins, 0.05 * rows / bins)
+    starts = np.array([0, *(k for k in dict.fromkeys(ends.tolist()) if k < last)])
+    events = np.maximum(np.add.reduceat(happen, starts), LEAST_SHARE * total / len(starts))
+    exposure = np.add.reduceat(found.at_risk[:last], starts) / bins
+    exposure = np.maximum(exposure, LEAST_AT_RISK * rows / bins)
     kept = np.array(columns)
     mean = products[kept, -1] / rows
     covariance = products[np.ix_(kept, kept)] / rows - np.outer(mean, mean)
@@ -103,6 +107,15 @@ def whitened(
         late=late,
         **{name: tuple(values.tolist()) for name, values in fields.items()},
     )
+
+
+def _hazards(found: Counts, rows: int) -> Array:
+    """Of those at risk in a bin from their entry to its end, on the mean, shape (bins,)."""
+    whole = np.cumsum(found.events / np.maximum(found.at_risk, LEAST_AT_RISK * rows))
+    before = np.append(0.0, whole[:-1])
+    entered = np.append(max(found.at_risk[0], 1.0), found.entries[:-1])
+    still = entered * np.exp(before)  # times e^-whole of the bin
+    return np.asarray(whole - np.cumsum(still * before) / np.cumsum(still))
 
 
 def read(function: PersonTime, total: Array) -> tuple[Array, Array]:

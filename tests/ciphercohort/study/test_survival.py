@@ -33,12 +33,14 @@ from ciphercohort.study.private_cox import PrivateCox, _check_events
 from ciphercohort.study.stays import ALL, Stays
 from ciphercohort.study.survival import Survival
 from ciphercohort.study.tables import ratio_cells
+from parties.kernel.study.lifetimes import Lifetimes
 from parties.reader.infer import REGRESSION_SCALING, infer_schema
 from parties.reader.schema import NumericColumn, Schema, Targets
 from protocols.errors import ParameterError, PrivacyError, SchemaError
 from protocols.statistics.study.cox import RiskSums, concordance, independent, proportional, unsure
 from protocols.statistics.study.curves import Curve, observed_less_expected
 from protocols.statistics.study.noisy import Noise
+from protocols.statistics.study.whitened import counts, read, whitened
 from sims.lab.audits.second_accountant import gaussian_epsilon
 from sims.prepare import chosen_schema
 from sims.study import cox, describe, survival
@@ -1028,6 +1030,27 @@ def test_what_covariates_need_is_said_before_a_sum(
         cox(table(), epsilon=epsilon, seed=1, **asked(False))
     assert (refused.type is PrivacyError) == (epsilon < 0.1)
     assert words in f"{refused.value} {caplog.text}"
+
+
+@pytest.mark.parametrize("scale", [0.05, 0.2, 1.0, 10.0])
+@pytest.mark.parametrize("late", [False, True])
+def test_every_coordinate_of_hazards_is_known_about_alike(scale: float, late: bool) -> None:
+    """The information at the start, a person, is .3 to 1.1 in each, whenever events come.
+
+    scale: of times [range]. Of the first, nearly all leave with an event, and few are left when the
+    hazard is 1, beyond which nobody counts.
+    """
+    rng, rows = np.random.default_rng(2), 4000
+    x = np.column_stack([rng.uniform(-1, 1, rows), rng.random(rows) < 0.3, np.ones(rows)])
+    death = scale * rng.exponential(size=rows)
+    entry = rng.random(rows) * 0.9 * np.minimum(death, 1.0) * late
+    y = np.column_stack([np.minimum(death, 1), death < 1, entry])[:, : 2 + late]
+    adds = Lifetimes(bins=20, recorded=False, late=late)
+    cells = adds.exact_sum(x, y, "a").values.reshape(20, -1).astype(float)
+    start = whitened(counts(cells, 0.0), x.T @ x, 0.0, rows, 6, (0, 1), late)
+    _, information = read(start, start.parts(x, y).sum(axis=0))
+    known = np.linalg.eigvalsh(information / rows)
+    assert known.min() > 0.3 and known.max() < 1.1
 
 
 def test_hazards_that_noise_drowns_have_no_table() -> None:
