@@ -146,9 +146,14 @@ def ceremony(quick: Quick = False, parties: int = 3, keys_per_message: int = 4) 
 
 @app.command()
 def replicas(
-    quick: Quick = False, parties: int = 3, protocol: str = "encrypted-rows", rounds: int = 4
+    quick: Quick = False,
+    cpu: Cpu = False,
+    parties: int = 3,
+    protocol: str = "encrypted-rows",
+    rounds: int = 4,
 ) -> None:
     """Owners that compute what the coordinator does: seconds, bytes, memory."""
+    _count(cpu)
     from benchmarks.replicas import measure
 
     found = measure(parties, protocol, rounds, secure=not quick)

@@ -59,7 +59,8 @@ def relaying(
 
     def sending(step: str, outgoing: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
         replies = next((held[name] for name in reversed(held) if name != step), {})
-        words = early.told(replies, outgoing)
+        # A replica begins with the plan: what it follows from comes beside it.
+        words = early.told(replies, outgoing) if step not in BEFORE[:2] else {}
         sent.add(step)
 
         def request(name: str) -> bytes:
@@ -87,7 +88,10 @@ def relaying(
             if step == BEFORE[0]:
                 follows[name] = _follows(data)
             yield name, data
-        if step in sent and step != FINISH:  # and not written down by an earlier process
+        if step in sent and step not in (
+            BEFORE[0],
+            FINISH,
+        ):  # and not written down by an earlier process
             early.begin(own)
         sent.clear()
 

@@ -112,7 +112,6 @@ class Party:
         self.seen = UNHEARD
         self._plan: RunPlan | None = None
         self._replica: Replica | None = None
-        self._relayed: tuple[bytes, ...] = ()  # ahead of the plan, before there is a replica
         self._behind = ""  # head that a new replica has to come to; empty: it is there
         self._next = b""  # old request that it follows once the replies before it are there
         self._half: PartyProtocol | None = None
@@ -360,9 +359,11 @@ class Party:
         with self._or_over():
             if self._replica is None:
                 plan = plan_from_dict(_mapping(request.body.meta.get("plan")))
-                self._replica = Replica(self.name, request.session, plan, self._size_cap)
-            self._replica.follow(request, name, relayed or self._relayed, self._own)
-            self._relayed = ()
+                self._replica = self._new_replica(request.session, plan)
+            self._replica.follow(request, name, relayed or (), self._own)
+
+    def _new_replica(self, session: str, plan: RunPlan) -> Replica:
+        return Replica(self.name, session, plan, self._size_cap, apart=not self._is_here)
 
     def _require_relayed(self, relayed: Sequence[bytes] | None) -> None:
         if self._follows and relayed is None:
@@ -381,10 +382,7 @@ class Party:
             with public(), self._or_over():
                 self._catch_up(relayed, more=more)
             return Body(self._is_behind)
-        if not self._computes or not self._answered:
-            return Body()
         if self._replica is None:
-            self._relayed += tuple(relayed)
             return Body()
         with public(), self._or_over():
             self._replica.take(relayed, self._own, more=more)
@@ -409,7 +407,7 @@ class Party:
         name = digest(self._next)
         # Or once more from the first.
         if self._replica is None or (begins and request.step == BEFORE[1]):
-            self._replica = Replica(self.name, request.session, self._plan, self._size_cap)
+            self._replica = self._new_replica(request.session, self._plan)
         if not self._replica.is_at(name):
             self._replica.hear(relayed)
             if more:
@@ -420,6 +418,11 @@ class Party:
             if self._replica.head != self._behind:
                 raise ProtocolError("the session was relayed anew with other messages than it had")
             self._behind = ""
+
+    @property
+    def _is_here(self) -> bool:
+        """Whether rows and keys are in this process."""
+        return isinstance(self.run, Run)
 
     @property
     def _is_behind(self) -> dict[str, bool]:

@@ -27,7 +27,9 @@ Fixed for one release of OpenFHE and equal floating-point arithmetic, as for `co
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -71,10 +73,13 @@ def _step_of(data: bytes) -> str:
 class Replica:
     """Of one run; name: its party; session, plan: as this party is asked to agree to.
 
-    size_cap: of a message.
+    size_cap: of a message; apart: whether rows and keys are in another process, so that work that
+    needs no reply is done while they are at theirs (`messages.Ask.meanwhile`).
     """
 
-    def __init__(self, name: str, session: str, plan: RunPlan, size_cap: int) -> None:
+    def __init__(
+        self, name: str, session: str, plan: RunPlan, size_cap: int, *, apart: bool = False
+    ) -> None:
         self._name, self._session, self._plan, self._cap = name, session, plan, size_cap
         self._keys, self._transcript = dict(plan.roster), Transcript()
         self._heads = dict.fromkeys(self._keys, UNHEARD)
@@ -87,7 +92,8 @@ class Replica:
         )
         self._asked: Ask = next(self._exchange)
         self._due = self._noted()
-        self._is_ahead = False
+        self._is_ahead, self._apart = False, apart
+        self._beside: threading.Thread | None = None
         self._heard = dict[str, tuple[Body, int, str]]()  # folded, size, digest
         self.head = ""
         """Of the transcript, once the last request was followed."""
@@ -144,6 +150,7 @@ class Replica:
             self._add(name, COORDINATOR, size, message)
             if body is not None:
                 replies[name] = body
+        self._join()
         try:
             self._asked = self._exchange.send(replies)
         except StopIteration:
@@ -181,6 +188,14 @@ class Replica:
         elif name != self._due[self._name]:  # in what no field says, such as 1.0 for 1
             raise ProtocolError(f"step {asked.step!r}: the request does not follow to the bit")
         self.head = self._transcript.head
+        if self._apart and asked.meanwhile:
+            self._beside = threading.Thread(target=_quietly, args=(asked.meanwhile,), daemon=True)
+            self._beside.start()
+
+    def _join(self) -> None:
+        if self._beside is not None:
+            self._beside.join()
+            self._beside = None
 
     def is_at(self, name: str) -> bool:
         """Whether the request of this digest is the last one that was followed."""
@@ -188,6 +203,7 @@ class Replica:
 
     def close(self) -> None:
         """Free what the computation holds."""
+        self._join()
         self._exchange.close()
 
     def _noted(self) -> dict[str, str]:
@@ -230,6 +246,12 @@ class Replica:
         self._transcript.add(
             step=self._asked.step, sender=sender, recipient=recipient, size=size, message=message
         )
+
+
+def _quietly(work: Callable[[], object]) -> None:
+    """Whoever needs what this makes meets the same error."""
+    with suppress(Exception):
+        work()
 
 
 def check_told(plan: RunPlan, told: Body, asked: Body) -> None:

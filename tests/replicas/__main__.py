@@ -115,7 +115,8 @@ def _drawn(rng: random.Random) -> tuple[str, Session, Any]:
         session = quadratic_session()
     elif kind == "cover":
         session = small(update="nag", parties=4, cover=2)
-        lost = {rng.choice(["refresh/1", "commit-refresh/1"]): (party_names(4)[2],)}
+        # No witness, without whom an owner answers nothing.
+        lost = {rng.choice(["refresh/1", "commit-refresh/1"]): (party_names(4)[3],)}
         ask = Vanishing(session.ask, lost)
     else:
         session = KINDS[kind]()

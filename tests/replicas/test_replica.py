@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 from ciphercohort import simulate
 from coordinator.log import FOLDER, recorded
 from coordinator.relay import RESTARTS, _bringing, in_parts, relaying
+from parties.verifier.party import Party
 from protocols.errors import MessageError, ProtocolError
 from protocols.exchange.messages import Body, Envelope, encode, new_signing_key, public_bytes
 from protocols.exchange.relayed import BEHIND, MARK, MORE, RELAY, beside, parted
@@ -272,7 +273,16 @@ def test_replies_may_come_one_by_one(kind: str, monkeypatch: pytest.MonkeyPatch)
     session.run(relaying(ask, ahead=ahead, patience=60.0))
     assert session.outcome is not None
     assert parts and parts == [(1, True), (1, False)] * (len(parts) // 2)
-    assert not any(parted(data)[1] for _, _, data, _ in session.recorded)
+    assert {step for step, _, data, _ in session.recorded if parted(data)[1]} == {"agree"}
+
+
+def test_work_that_needs_no_reply_is_done_beside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a replica whose owner's rows are in another process."""
+    done = list[Any]()
+    monkeypatch.setattr(Party, "_is_here", False)
+    monkeypatch.setattr("protocols.steps.replica._quietly", lambda work: done.append(work()))
+    session = MAKE["model"]()
+    assert ran(session) == "" and len(done) == 3 * session.outcome.plan.rounds
 
 
 def test_a_replica_keeps_no_blob_that_is_summed() -> None:

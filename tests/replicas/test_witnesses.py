@@ -168,9 +168,9 @@ def test_an_owner_with_witnesses_may_be_restarted() -> None:
 def test_a_witness_may_be_restarted_as_well() -> None:
     """It follows the session once more, and then confirms."""
     session = MAKE["model"](rounds=1)
-    ask = Dying(session, "commit-keys", "commit-gradient/0", "decrypt", who=FIRST)
+    ask = Dying(session, "agree", "commit-keys", "commit-gradient/0", "decrypt", who=FIRST)
     assert watched(session, ask=ask, past=partial(past_of, session)) == ""
-    assert len(ask.died) == 3
+    assert len(ask.died) == 4
 
 
 REFUSED: dict[str, tuple[str, Callable[[], Session], dict[str, Any], str]] = {
