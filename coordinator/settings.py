@@ -37,7 +37,8 @@ class Settings(Checked, frozen=True):
 
     fleet, control, serverappio: addresses that the SuperLink binds; public: what parties dial.
     step_seconds: longest wait for one step; session_seconds: for a run, restarts included.
-    relay: owners with a replica are sent the others' replies, those with witnesses their words.
+    relay: owners with a replica are sent the others' replies, those with witnesses their words;
+    nobody else is, and without such owners nothing goes ahead.
     workers: for groups of encrypted rows: how many processes of this machine, or tls://HOST:PORT of
     a scheduler; training: options of `cohort simulate` that settle the plan.
     """
@@ -49,7 +50,7 @@ class Settings(Checked, frozen=True):
     public: str = "127.0.0.1:9092"
     step_seconds: float = 3600.0
     session_seconds: float = 24 * 3600.0
-    relay: bool = False
+    relay: bool = True
     workers: int | str = 0
     training: dict[str, Any] = msgspec.field(default_factory=dict)
 

@@ -161,8 +161,8 @@ def found(home: Path, options: argparse.Namespace) -> None:
     addresses = ["--fleet", fleet, "--control", control, "--serverappio", own]
     addresses += ["--public", public]
     schema = ["--schema", home / "schema.json"]
-    relay, replica = (["--relay"], ["--replica", "own"]) if options.replicas else ([], [])
-    cohort("coordinator", "init", centre, *schema, *addresses, *relay, *training(options))
+    replica = ["--replica", "own"] if options.replicas else []
+    cohort("coordinator", "init", centre, *schema, *addresses, *training(options))
     common = ["--invitation", centre / "invitation.json", "--passphrase-file", passphrase]
     common += ["--consent", "policy", "--max-epsilon", options.epsilon]
     common += ["--insecure-noise-seed", SEED, *replica]

@@ -62,8 +62,10 @@ def init(
     session_seconds: Annotated[float, typer.Option(help="Longest run.")] = 86400.0,
     relay: Annotated[
         bool,
-        typer.Option("--relay", help="Send owners with --replica what they check requests by."),
-    ] = False,
+        typer.Option(
+            "--relay/--no-relay", help="Send owners with --replica what they check requests by."
+        ),
+    ] = True,
     debug: options.Debug = False,
     **given: Any,
 ) -> None:

@@ -105,7 +105,7 @@ def init(
             help="Answer only what follows from everybody's replies, so that a coordinator that "
             "deviates gets nothing. own: this party computes it, too, and everybody's replies "
             "come here; names of owners who do, more than --min-colluders: what all of these "
-            "confirm; none (default): the coordinator's word. The centre needs --relay"
+            "confirm; none (default): the coordinator's word. cohort plan says what own takes"
         ),
     ] = None,
     accept_unbounded: Annotated[

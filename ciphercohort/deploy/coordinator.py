@@ -107,7 +107,7 @@ class Coordinator(Background):
         serverappio: str = "127.0.0.1:9091",
         step_seconds: float = 3600.0,
         session_seconds: float = 86400.0,
-        relay: bool = False,
+        relay: bool = True,
         **options: Unpack[DeployOptions],
     ) -> Coordinator:
         """Make the folder: identity, certificates, coordinator.toml and the invitation.
@@ -148,7 +148,7 @@ class Coordinator(Background):
             {
                 "step_seconds": step_seconds,
                 "session_seconds": session_seconds,
-                **({"relay": True} if relay else {}),
+                **({} if relay else {"relay": False}),
             },
         )
         return cls(folder)

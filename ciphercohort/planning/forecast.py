@@ -122,8 +122,14 @@ class Forecast(Shown):
         }
         if self.predicted:
             seconds, relayed = self.predicted.replica
-            memory = round(self.memory["coordinator"] / 1e6)
-            body["replica"] = {"seconds": seconds, "bytes": relayed, "memory_mb": memory}
+            own, memory = (round(self.memory[role] / 1e6) for role in ("party", "coordinator"))
+            body["replica"] = {
+                "seconds": seconds,
+                "bytes": relayed,
+                "memory_mb": memory,
+                "memory_in_all_mb": own + memory,
+                "seconds_at_100_mbit": round(relayed * 8 / 1e8, 1),
+            }
         if self.inference:
             body["inference"] = self.inference
         if self.choice:

@@ -89,7 +89,10 @@ def cost_lines(body: dict[str, Any]) -> list[str]:
         lines.append(
             f"a replica (party init --replica own) adds {replica['seconds']:,.1f} s of computing, "
             f"{size(replica['bytes'])} of others' replies and at most {replica['memory_mb']:,} MB "
-            "at its owner; with witnesses instead, an owner receives a few hundred bytes a step"
+            f"at its owner: an owner whose machine has {replica['memory_in_all_mb']:,} MB and two "
+            f"cores to spare, and whose line may carry that ({replica['seconds_at_100_mbit']:,.1f} "
+            "s at 100 Mbit/s), takes own; with witnesses instead, it receives a few hundred bytes "
+            "a step"
         )
     if "encoded_rows" in body:
         lines.append(f"{body['encoded_rows']} (party.toml: encoded_rows_mb)")

@@ -130,10 +130,7 @@ def centre(tmp_path: Path, vault: Vault) -> Centre:
 
 
 def with_replicas(centre: Centre) -> None:
-    """Owners that compute what the centre does, which relays."""
-    path = centre.settings.folder / "coordinator.toml"
-    path.write_text("relay = true\n" + path.read_text())
-    centre.settings = Settings.load(centre.settings.folder)
+    """Owners that compute what the centre does, which relays by default."""
     for name, party in centre.agents.session.parties.items():
         party._policy = replace(party._policy, replica="own")
         centre.agents.restart(name)
@@ -178,7 +175,7 @@ def test_killed_after_every_message_it_goes_on_to_the_same_model(
 def test_an_owner_with_a_replica_needs_a_centre_that_relays(centre: Centre) -> None:
     with_replicas(centre)
     (path := centre.settings.folder / "coordinator.toml").write_text(
-        path.read_text().replace("relay = true\n", "")
+        "relay = false\n" + path.read_text()
     )
     centre.settings = Settings.load(centre.settings.folder)
     session, folder = centre.begin()

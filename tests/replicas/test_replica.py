@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -27,7 +28,7 @@ from coordinator.log import FOLDER, recorded
 from coordinator.relay import RESTARTS, _bringing, in_parts, relaying
 from parties.verifier.party import Party
 from protocols.errors import MessageError, ProtocolError
-from protocols.exchange.messages import Body, Envelope, encode, new_signing_key, public_bytes
+from protocols.exchange.messages import Ask, Body, Envelope, encode, new_signing_key, public_bytes
 from protocols.exchange.relayed import BEHIND, MARK, MORE, RELAY, beside, parted
 from protocols.names import COORDINATOR
 from tests.replicas.deviations import (
@@ -45,6 +46,7 @@ from tests.support.helpers import Session, log2_error, party_names
 from tests.support.sessions import (
     NAG,
     VICTIM,
+    Deviation,
     StopHere,
     Vanishing,
     altered,
@@ -124,6 +126,8 @@ ATTACKS: dict[str, tuple[str, str, Any, tuple[str, ...]]] = {
     "one of an encrypted model, decrypted": ("model", "commit-decrypt", blob(0, zeros), ALL),
     "a plaintext added": ("rows", "commit-refresh/2", blob(0, one_bit), ALL),
     "another iterate": ("rows", "commit-refresh/1", older, ALL),
+    "a contribution swapped or withheld": ("rows", "commit-refresh/0", blob(0, one_bit), ALL),
+    "other start weights": ("sums", "round/0", blob(0, one_bit), ALL),
     "other weights": ("rows", "finish", blob(0, one_bit), ALL),
     "other seeds": ("rows", "commit-keys", meta(seeds={}), (VICTIM,)),
     "other signatures": ("model", "gradient/1", meta(signed={}), (VICTIM,)),
@@ -145,6 +149,66 @@ def test_what_does_not_follow_is_refused(attack: str) -> None:
     assert all(found[name] for name in told), found
     assert all("follow" in found[name] or "decrypted" in found[name] for name in told), found
     assert all(session.parties[name].answered == 0 for name in told)  # it is over, for good
+
+
+def earlier(session: Session, step: str, change: Callable[[Body, Body], Body]) -> Deviation:
+    """A coordinator that mixes what it asked in an earlier step into one of the same kind."""
+    kind, _, number = step.partition("/")
+    seen = dict[str, Body]()
+
+    def meet(ask: Ask) -> Any:
+        if ask.step == f"{kind}/{int(number) - 1}":
+            seen.update(ask.bodies)
+        if ask.step != step:
+            return (yield ask)
+        other = {name: change(body, seen[name]) for name, body in ask.bodies.items()}
+        return (yield replace(ask, bodies=other))
+
+    return lambda exchange: driven(exchange, meet)
+
+
+def added(body: Body, old: Body) -> Body:
+    """Both, blob by blob."""
+    pairs = zip(body.blobs, old.blobs, strict=True)
+    blobs = [(np.frombuffer(a, "<u8") + np.frombuffer(b, "<u8")).tobytes() for a, b in pairs]
+    return Body(body.meta, tuple(blobs))
+
+
+def older_one(body: Body, old: Body) -> Body:
+    """What was asked before, once more."""
+    return Body(body.meta, old.blobs)
+
+
+AGAIN: dict[str, tuple[str, str, Any]] = {
+    "an iterate skipped": ("rows", "commit-refresh/2", older_one),
+    "an iterate of a model skipped": ("model", "commit-gradient/2", older_one),
+    "an old sum added again": ("model", "commit-gradient/2", added),
+}
+
+
+@pytest.mark.parametrize("attack", AGAIN)
+def test_what_was_asked_before_is_not_asked_again(attack: str) -> None:
+    kind, step, change = AGAIN[attack]
+    session = MAKE[kind](rounds=3)
+    assert ran(session, earlier(session, step, change))
+    found = refusals(session)
+    assert session.recorded[-1][0] == step and all("follow" in words for words in found.values())
+
+
+@pytest.mark.parametrize("kind", ["rows", "model"])
+def test_a_second_opening_is_refused(kind: str) -> None:
+    """Of another ciphertext, once the model is decrypted: no step is asked that does not follow."""
+    session, opened = MAKE[kind](), dict[str, Body]()
+
+    def meet(ask: Ask) -> Any:
+        if ask.step == "commit-decrypt":
+            opened.update(ask.bodies)
+        if ask.step == "finish":
+            yield Ask("commit-decrypt", {n: blob(0, one_bit)(b) for n, b in opened.items()})
+        return (yield ask)
+
+    assert ran(session, lambda exchange: driven(exchange, meet))
+    assert session.recorded[-1][0] == "commit-decrypt" and all(refusals(session).values())
 
 
 def test_a_sum_of_other_replies_is_found() -> None:
