@@ -22,7 +22,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from parties.agent.vault import Vault
 from parties.policy import Policy
-from parties.reader.table import Table
 from protocols.errors import DataError, ParameterError
 from protocols.exchange.documents import Checked, check_durations, load_toml, read
 from protocols.exchange.private_files import write_private
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from parties.reader.query import Query
+    from parties.reader.table import Table
 
 log = logging.getLogger(__name__)
 

@@ -11,13 +11,15 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from protocols.errors import DataError, SchemaError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # "None" and "?" stay texts: they are categories in real tables.
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null")

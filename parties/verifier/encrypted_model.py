@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from parties.kernel.model.session import ModelSession
 from parties.kernel.run import Run
-from parties.reader.shard import Shard
 from parties.verifier.encrypted_rows import EncryptedRowsParty
 from parties.verifier.sheets import model_sheet
 from protocols.ckks.residues import Residues
 from protocols.ckks.shared_keys import Shared
 from protocols.exchange import repeated
 from protocols.model.plan import ModelPlan
+
+if TYPE_CHECKING:  # what owns rows has it
+    from parties.reader.shard import Shard
 
 
 class EncryptedModelParty(EncryptedRowsParty):

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from parties.kernel.rows.session import RowsSession
 from parties.kernel.run import Run
 from parties.reader.schema import Schema, target_shape
-from parties.reader.shard import Shard
 from parties.verifier.party_protocol import PartyProtocol
 from parties.verifier.sheets import keys_sheet, places, rows_sheet
 from protocols.ckks import residues as rns
@@ -21,6 +20,7 @@ from protocols.steps.contribute import check_outputs
 from protocols.steps.endorsed import Endorsed
 
 if TYPE_CHECKING:
+    from parties.reader.shard import Shard
     from parties.verifier.objectives import OpenContributor
 
 

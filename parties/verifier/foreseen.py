@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from parties.policy import Reason, ToldError, told
-from parties.reader.views import views_of
 from parties.verifier.recompute import recompute
 from protocols.errors import PolicyError
 from protocols.plan.run_plan import RunPlan
@@ -53,9 +52,13 @@ def _of_columns(plan: RunPlan, owner: Any) -> Iterator[str]:
     if not plan.statistic and plan.schema.get("digest") == owner.schema.digest():
         yield f"What the model predicts, by your schema: {', '.join(owner.schema.label.names)}"
     places = getattr(getattr(plan, "task", None), "places", None)
-    views = views_of(owner.schema, plan.view) if places is not None else ()
+    if places is None:
+        return
+    from parties.reader.views import views_of  # loads what reads tables, which few sessions need
+
+    views = views_of(owner.schema, plan.view)
     view = next((each for each in views if each.digest() == plan.schema.get("digest")), None)
-    if places is None or view is None:  # it takes all; or it is refused
+    if view is None:  # it takes all; or it is refused
         return
     names, outcome = [c.name for c in view.columns for _ in c.features], view.label.names
 

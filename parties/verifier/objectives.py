@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from parties.kernel.sums.row_function import Contributor, Own
 from parties.reader.schema import Classes, target_shape
-from parties.reader.shard import Shard
 from parties.verifier.sheets import row_function_of
 from protocols.errors import PolicyError
 from protocols.privacy.laws import RandomSource
@@ -16,8 +15,11 @@ from protocols.statistics.evaluation.objective import EvaluationObjective
 from protocols.sums.objectives import RowObjective
 from protocols.sums.plan import GradientPlan
 
+if TYPE_CHECKING:  # what owns rows has it
+    from parties.reader.shard import Shard
+
 # (plan, name of the party, its rows, its randomness) -> its contributor
-OpenContributor = Callable[[GradientPlan, str, Shard, RandomSource], Contributor]
+OpenContributor = Callable[[GradientPlan, str, "Shard", RandomSource], Contributor]
 
 
 def check_rows(plan: GradientPlan, rows: Any) -> None:

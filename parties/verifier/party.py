@@ -18,8 +18,6 @@ from parties.coins import Coins
 from parties.kernel.private import HiddenError
 from parties.kernel.run import Run
 from parties.policy import REFUSED, Policy, PublicError, Reason, ToldError, public
-from parties.reader.shard import Shard
-from parties.reader.views import Views
 from parties.verifier.party_protocol import PartyProtocol, half_of
 from parties.verifier.recompute import recompute
 from protocols.errors import (
@@ -57,6 +55,8 @@ from protocols.steps.replica import HEAD_BYTES, Replica
 from protocols.steps.witnesses import check_confirmed
 
 if TYPE_CHECKING:
+    from parties.reader.shard import Shard
+    from parties.reader.views import Views
     from parties.verifier.objectives import OpenContributor
     from protocols.privacy.certificates.mechanism import Mechanism
 
@@ -563,11 +563,11 @@ class Party:
         digest = dict(plan.schema).get("digest")
         # A view is never answered by rows as for training, but where a party has these alone.
         if digest == self.run.rows.schema.digest() and not (plan.view and self.run.views):
-            return cast(Shard, self.run.rows)
+            return cast("Shard", self.run.rows)
         found = self.run.views.find(plan.view, str(digest)) if self.run.views else None
         if found is None:
             raise PublicError("the plan names another column schema")
-        return cast(Shard, found)
+        return cast("Shard", found)
 
     def _open_half(self, plan: RunPlan, rows: Shard, *plans: str) -> PartyProtocol:
         """plans: as of `Coins.chosen`."""

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from parties.kernel.run import Run
-from parties.reader.shard import Shard
 from protocols.exchange.messages import Body
 from protocols.names import ENCRYPTED_MODEL, ENCRYPTED_ROWS, SECURE_AGGREGATION
 from protocols.plan.run_plan import RunPlan
 from protocols.steps.rounds import Rounds
 
 if TYPE_CHECKING:
+    from parties.reader.shard import Shard
     from parties.verifier.objectives import OpenContributor
 
 _HALVES: Mapping[str, str] = {

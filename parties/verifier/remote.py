@@ -16,7 +16,6 @@ from parties.kernel.private import HiddenError, Private
 from parties.kernel.serving import METHODS
 from parties.policy import PublicError, ToldError
 from parties.reader.schema import Schema
-from parties.reader.views import views_of
 from protocols.ckks.shared_keys import public_context
 from protocols.errors import CohortError, MessageError, PolicyError
 from protocols.exchange import Body
@@ -106,6 +105,8 @@ class RemoteViews:
 
     def find(self, view: str, digest: str) -> RemoteRows | None:
         """Rows of a view whose schema has this digest; None: there is no such view."""
+        from parties.reader.views import views_of  # loads what reads tables
+
         for schema in views_of(self._schema, view):
             if schema.digest() == digest:
                 return RemoteRows(view, self._rows, schema)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from parties.kernel.run import Run
 from parties.kernel.sums.session import SumsSession
-from parties.reader.shard import Shard
 from parties.verifier.objectives import OpenContributor, check_rows
 from parties.verifier.party_protocol import PartyProtocol
 from parties.verifier.sheets import sums_sheet
@@ -18,6 +17,9 @@ from protocols.errors import PolicyError
 from protocols.exchange.messages import Body
 from protocols.steps import second_moment
 from protocols.sums.plan import GradientPlan
+
+if TYPE_CHECKING:  # what owns rows has it
+    from parties.reader.shard import Shard
 
 
 class SecureAggregationParty(PartyProtocol):

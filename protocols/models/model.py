@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from parties.kernel.sums.links import decoded
 from protocols.models.probabilities import probability_figures
@@ -234,6 +233,8 @@ def _ranked(z: Array, positive: NDArray[np.bool_]) -> dict[str, float]:
 
 def area_under_roc(z: Array, positive: NDArray[np.bool_]) -> float:
     """Mann and Whitney's statistic, ties counting half; NaN with one class only."""
+    from scipy.stats import rankdata  # takes longer to load than most commands take
+
     hits, others = int(positive.sum()), int((~positive).sum())
     if not (hits and others):
         return float("nan")

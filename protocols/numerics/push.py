@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.polynomial import chebyshev
-from scipy.optimize import linprog
 
 from protocols.errors import ParameterError
 from protocols.numerics.remez import FloatArray, odd_part, odd_powers
@@ -100,6 +99,8 @@ def _least_push(
 
 def _solved(rows: FloatArray, bounds: FloatArray) -> FloatArray | None:
     """The x of least last entry with rows x <= bounds; None if there is none."""
+    from scipy.optimize import linprog
+
     found = linprog(
         np.append(np.zeros(rows.shape[1] - 1), 1.0),
         A_ub=rows,

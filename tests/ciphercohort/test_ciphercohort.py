@@ -62,6 +62,20 @@ def test_the_import_is_light() -> None:
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
+@pytest.mark.parametrize(
+    ("module", "away"),
+    [
+        ("parties.verifier.process", "pandas pyarrow scipy.optimize scipy.stats flwr"),
+        ("sims.party_process", "flwr sklearn matplotlib torch"),
+    ],
+)
+def test_a_process_of_an_owner_begins_without(module: str, away: str) -> None:
+    """One that has no rows loads nothing that reads tables; a spawned party loads no Flower."""
+    script = f"import sys, {module}; print(*{set(away.split())!r} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
+    assert done.stdout.split() == []
+
+
 def test_every_name_is_typed_where_it_is_loaded_from() -> None:
     """Types come from the stub, objects from the module: the two name the same homes."""
     stub = ast.parse((ROOT / "ciphercohort" / "__init__.pyi").read_text(encoding="utf-8"))

@@ -41,7 +41,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from scipy.special import log_ndtr
-from scipy.stats import chi
 
 from protocols.errors import ParameterError
 from protocols.numerics.approximation import (
@@ -143,6 +142,8 @@ def norm_failure(budget: Budget, features: int, rounds: int) -> float:
         return 0.0
     c = c_delta(budget, rounds)
     one_direction = 2 * math.exp(float(log_ndtr(-c)))
+    from scipy.stats import chi
+
     return rounds * (one_direction + float(chi(features).sf(math.sqrt(features) + c)))
 
 

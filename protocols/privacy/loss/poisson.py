@@ -39,8 +39,6 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-from scipy.optimize import brentq
-
 from protocols.errors import ParameterError
 from protocols.privacy.loss import check_delta, check_epsilon, epsilon_for_mu, mu_for_epsilon
 
@@ -75,6 +73,8 @@ def poisson_noise_multiplier(*, epsilon: float, delta: float, rate: float, round
 
     Arguments as in `poisson_epsilon`.
     """
+    from scipy.optimize import brentq  # half of what an owner's process would load
+
     _check(rate, rounds)
     check_epsilon(epsilon)
     check_delta(delta)
