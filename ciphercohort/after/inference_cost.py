@@ -9,7 +9,7 @@ from typing import Any
 
 from scipy.optimize import brentq
 
-from ciphercohort.after.sums import following_mu, noise_std, or_epsilon, sums_wanted
+from ciphercohort.after.sums import INSIST, following_mu, noise_std, or_epsilon, sums_wanted
 from ciphercohort.job.config import SimulationConfig
 from protocols.errors import PrivacyError
 from protocols.privacy.calibrate.figures import PublicFigures
@@ -25,7 +25,6 @@ from protocols.words import count, size
 
 INFORMED = ("logistic", "poisson")
 """Models whose information is asked for; of a linear one products say it."""
-INSIST = "insist by --however-noisy"
 
 
 def inference_forecast(config: SimulationConfig, shape: PublicFigures) -> dict[str, Any] | None:
@@ -116,7 +115,7 @@ def check_rows(
     needs = _needs(found, shape)
     words = f"standard errors: {_reach_words(needs, shape.rows)}"
     if shape.rows < found.least:
-        raise PrivacyError(words)
+        raise PrivacyError(f"{words}; nothing was spent on them")
     if not however_noisy and _doubtful(needs, shape.rows):
         raise PrivacyError(f"{words}; nothing was spent on them: {INSIST}")
     tell(words)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ciphercohort.after.sums import noise_std, or_epsilon
+from ciphercohort.after.sums import INSIST, noise_std, or_epsilon
 from ciphercohort.results.predict import ReleasedModel
 from protocols.errors import ParameterError
 from protocols.privacy.calibrate.figures import Wanted
@@ -48,13 +48,12 @@ def check_noise(
             continue
         mu = found.excess * whole_mu(wanted)
         epsilon = epsilon_for_mu(mu=mu, delta=MECHANISM_SHARE * wanted.delta)
-        cure = f"leave {site} out of sites, or insist" if site else "or insist"
+        cure = f"leave {site} out of sites, or {INSIST}" if site else f"or {INSIST}"
         raise ParameterError(
             f"epsilon={wanted.epsilon:g} on {rows:,} rows{' of ' * bool(site)}{site}: the noise of "
             f"{found.figure} would have a standard deviation of about {found.std:.2g}, and above "
             f"{found.largest:g} it says nothing; nothing was spent: take "
-            f"{math.ceil(rows * found.excess):,} rows{or_epsilon(epsilon)}, {cure} by "
-            "--however-noisy"
+            f"{math.ceil(rows * found.excess):,} rows{or_epsilon(epsilon)}, {cure}"
         )
 
 

@@ -26,6 +26,7 @@ from protocols.sums.one_sum import OneSum
 from protocols.sums.plan import GradientPlan
 from protocols.words import count
 
+INSIST = "insist by --however-noisy"
 LARGEST_CURE = 16.0
 """Grids of noise are too coarse for an epsilon much above."""
 

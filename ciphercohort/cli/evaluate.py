@@ -11,6 +11,7 @@ import typer
 from ciphercohort.cli import options
 from ciphercohort.cli.console import refusals, say, say_marks, stdout
 from ciphercohort.job.config import DEFAULT_DELTA
+from ciphercohort.job.options import HOWEVER_NOISY
 from protocols.errors import ParameterError
 
 Epsilon = Annotated[
@@ -19,13 +20,7 @@ Epsilon = Annotated[
 Delta = Annotated[float, typer.Option(help="Its failure probability.")]
 Colluders = Annotated[int, typer.Option(help="Parties that may pool what they see.")]
 Threshold = Annotated[float, typer.Option(help="Probability above which a row counts as positive.")]
-HoweverNoisy = Annotated[
-    bool,
-    typer.Option(
-        "--however-noisy",
-        help="Also where privacy noise will leave nothing of the result, which else is refused.",
-    ),
-]
+HoweverNoisy = Annotated[bool, typer.Option("--however-noisy", help=HOWEVER_NOISY)]
 EXAMPLES = """Examples:
 
 cohort evaluate --model runs/died --data new.csv --split by:hospital

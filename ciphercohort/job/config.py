@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from ciphercohort.job.limits import Limits
 from ciphercohort.job.option_checks import check_belonging, check_outcome, check_owners, check_rule
 from ciphercohort.job.options import (
+    HOWEVER_NOISY,
     DeployOptions,
     PlanOptions,
     checked,
@@ -339,8 +340,7 @@ class OutputOptions:
     )
     however_noisy: bool = option(
         False,
-        "With --evaluate or --inference: also where noise will leave nothing of the result, else "
-        "refused.",
+        HOWEVER_NOISY,
     )
     out: Path | None = option(
         None, "Run folder: model, report, transcript. An earlier run is moved aside."

@@ -101,6 +101,10 @@ def checked(each: Field[Any], kind: Any, value: Any) -> Any:
 # -- types -----------------------------------------------------------------------------------------
 
 FilePath = str | os.PathLike[str]
+HOWEVER_NOISY = (
+    "Go on where privacy noise will probably leave nothing of the result; without this, that is "
+    "refused before anything is spent."
+)
 
 
 class DeployOptions(TypedDict, total=False):

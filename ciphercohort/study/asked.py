@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar, get_type_hints
 
-from ciphercohort.job.options import checked, names_in, option
+from ciphercohort.job.options import HOWEVER_NOISY, checked, names_in, option
 from protocols.errors import ParameterError
 from protocols.exchange.documents import shown, suggest
 
@@ -109,11 +109,7 @@ class CoxOptions(_Options):
 class Insists:
     """What moves no figure, and so is no part of what a study was asked for."""
 
-    however_noisy: bool = option(
-        False,
-        "Of cox with --epsilon: also where noise will probably leave nothing of the result, else "
-        "refused.",
-    )
+    however_noisy: bool = option(False, HOWEVER_NOISY)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,8 +17,7 @@ import numpy as np
 from scipy.linalg import block_diag
 
 from ciphercohort.after.inference import naming
-from ciphercohort.after.inference_cost import INSIST
-from ciphercohort.after.sums import SumSeries, noise_std, or_epsilon
+from ciphercohort.after.sums import INSIST, SumSeries, noise_std, or_epsilon
 from ciphercohort.job.options import option_name
 from ciphercohort.results.coefficients import LEVEL, coefficient
 from ciphercohort.results.result import Array
@@ -313,9 +312,9 @@ def _check_events(needed: int, mu: float, sums: SumSeries) -> None:
     epsilon = epsilon_for_mu(mu=mu * 2 * needed / rows, delta=MECHANISM_SHARE * wanted.delta)
     insist = "" if needed > rows else f", or {INSIST}"
     raise PrivacyError(
-        f"hazard ratios of {rows:,} rows with epsilon={wanted.epsilon:g}: noise drowns fewer than "
-        f"{needed:,} events, more than {'all' if needed > rows else 'half of all'} rows; nothing "
-        f"was spent: take {2 * needed:,} rows or more{or_epsilon(epsilon)}{insist}"
+        f"hazard ratios of {rows:,} rows with epsilon={wanted.epsilon:g}: they take {needed:,} "
+        f"events, more than {'all' if needed > rows else 'half of all'} rows; nothing was spent: "
+        f"take {2 * needed:,} rows or more{or_epsilon(epsilon)}{insist}"
     )
 
 

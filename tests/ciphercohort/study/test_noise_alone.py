@@ -108,7 +108,7 @@ def test_a_share_of_no_rows_is_drawn_as_the_table_has_it(monkeypatch: pytest.Mon
     assert none and all(name in note for name in none)
     svg = found.pictures()["table-1"][0]
     told = [float(each) for each in re.findall(r"<!-- (\d+) -->", svg)]
-    assert told and max(told) <= 1000
+    assert told and max(told) <= 100
     for group in found.groups.values():
         assert all((own["n"] or 0) >= 0 for own in group["columns"].values())
 
