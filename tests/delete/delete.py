@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
+from importlib.util import cache_from_source
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -150,6 +151,12 @@ def edges(room: Room) -> set[str]:
     return found
 
 
+def _compiled(path: Path) -> list[Path]:
+    """What Python has made of a module, which holds for a copy of the same time and size."""
+    found = Path(cache_from_source(str(path))) if path.suffix == ".py" else path
+    return [found] if found != path and (ROOT / found).is_file() else []
+
+
 @contextmanager
 def removed(room: Room) -> Iterator[Path]:
     """A copy of the checkout without a room, while it is open."""
@@ -159,8 +166,9 @@ def removed(room: Room) -> Iterator[Path]:
         copy = Path(folder)
         for path in files():
             if path not in gone:
-                (copy / path).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(ROOT / path, copy / path)
+                for each in (path, *_compiled(path)):
+                    (copy / each).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy2(ROOT / each, copy / each)
         for name, texts in room.lines.items():
             (copy / name).write_text(without_lines(Path(name), texts))
         subprocess.run(["git", "init", "-q"], cwd=copy, check=True)

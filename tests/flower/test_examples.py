@@ -85,6 +85,7 @@ def learns_the_digits(told: str) -> bool:
     return float(re.findall(r"'accuracy': ([0-9.]+)", told)[-1]) > 0.8
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
 def test_an_example_gives_the_plain_apps_model(tmp_path: Path) -> None:
     """With torch; with scikit-learn it is the page's."""

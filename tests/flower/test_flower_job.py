@@ -108,6 +108,7 @@ PROTOCOLS = ["encrypted-rows", "encrypted-model"]
 PROTOCOLS += ["secure-aggregation"] if sys.version_info >= (3, 12) else []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_run_to_its_last_file(app: App, protocol: str, scratch: Path, capsys: Any) -> None:
     out = scratch / "out"
@@ -126,6 +127,7 @@ def test_a_run_to_its_last_file(app: App, protocol: str, scratch: Path, capsys: 
     assert all_gone(scratch)
 
 
+@pytest.mark.slow
 def test_exact_sums_reach_scikit_learns_optimum(app: App, scratch: Path) -> None:
     """An outside truth: on the same encoded rows."""
     terms = {"cohort-exact-sums": True, "cohort-min-colluders": 0}
@@ -209,6 +211,7 @@ def test_a_site_that_pins_others_refuses_the_run(app: App, scratch: Path) -> Non
     refused(app, scratch, words, {"iterations": 2}, n102={"cohort-pins": str(pins)})
 
 
+@pytest.mark.slow
 def test_an_owners_budget_outlives_a_run(
     app: App, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

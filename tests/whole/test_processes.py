@@ -114,6 +114,7 @@ def test_hostile_parameters_end_in_keys_or_a_refusal() -> None:
     assert len(outcomes) == 30 and set(outcomes) == {"keys", "ParameterError"}
 
 
+@pytest.mark.slow
 def test_a_share_of_the_fuzz() -> None:
     """10,000 hostile inputs in one process; `python -m tests.fuzz` runs a million."""
     report, codes = spawn(10_000, seed=2, workers=1)

@@ -65,6 +65,7 @@ def test_fits_do_not_share_noise() -> None:
     assert np.abs(model.fit(SHARDS).weights_ - first).max() > 1e-2
 
 
+@pytest.mark.slow
 def test_each_party_in_a_process_of_its_own() -> None:
     model = federated(rounds=2, processes=True).fit(SHARDS)
     assert np.abs(model.weights_ - model.twin(SHARDS)).max() < 1e-6

@@ -146,6 +146,7 @@ def centre(home: Path, processes: Processes, monkeypatch: pytest.MonkeyPatch) ->
     return Centre(home, processes, monkeypatch)
 
 
+@pytest.mark.slow
 def test_a_run_that_ended_while_an_owner_was_asked_does_not_keep_its_party(
     centre: Centre, processes: Processes, home: Path
 ) -> None:
@@ -164,6 +165,7 @@ def test_a_run_that_ended_while_an_owner_was_asked_does_not_keep_its_party(
     assert all(Party(home / name).status()["session"] is None for name in NAMES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("protocol", "verifier"), [("encrypted-rows", False), ("encrypted-model", True)]
 )
@@ -174,6 +176,7 @@ def test_a_killed_party_goes_on(protocol: str, verifier: bool, centre: Centre) -
     assert run.status["state"] == "finished" and centre.due == []
 
 
+@pytest.mark.slow
 def test_a_session_of_sums_ends_with_its_process(centre: Centre) -> None:
     """Its secret is in memory only, and the reason says so."""
     with pytest.raises(AbortedError, match="in memory only"):

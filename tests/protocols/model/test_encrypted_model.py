@@ -242,6 +242,7 @@ def test_noise_of_rows_that_are_all_alike(monkeypatch: pytest.MonkeyPatch) -> No
     assert std < np.hypot(*_errors(plan, quotient))
 
 
+@pytest.mark.slow
 def test_parts_side_by_side_bring_their_noise_along(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 64 parts each has what a refresh left in all of them, here more than any rounding.
 
