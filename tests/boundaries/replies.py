@@ -37,14 +37,12 @@ from protocols.privacy.calibrate.calibration import calibrate
 from protocols.privacy.calibrate.figures import PublicFigures, Wanted
 from protocols.privacy.calibrate.one_sum import plan_sum
 from protocols.privacy.loss.ledger import Ledger
-from protocols.rows.curvature import Curvature, largest_row_sum
 from protocols.statistics.evaluation.objective import EvaluationObjective
 from protocols.statistics.inference.objective import InformationObjective, ProductsObjective
 from protocols.sums.missing_cells import MissingObjective
 from protocols.sums.objectives import MomentObjective, RowObjective, objective_from_dict
 from protocols.sums.plan import GradientPlan
 from protocols.updates.momentum import GradientDescent
-from protocols.updates.quadratic import QuadraticNesterov
 from protocols.updates.registry import rule_from_dict
 from tests.boundaries.reading import BoundaryError
 from tests.protocols.model import test_linear_at_home as at_home
@@ -363,9 +361,6 @@ def _with_terms(session: Session) -> Session:
 CLASSES = Classes(name="y", classes=("a", "b", "c"))
 TARGET = Targets(columns=(NumericColumn(name="y0", low=0.0, high=1.0),))
 ROWS = RowObjective(kind="logistic", clip=1.0)
-CURVED = QuadraticNesterov(
-    rounds=2, curvature=Curvature.for_rows(largest_row_sum(3, columns=[1.0] * 3), offset=0.05)
-)
 TABLE = EvaluationObjective(
     model="logistic",
     weights=((0.5, -1.0, 0.2),),
@@ -402,7 +397,7 @@ _CASES = (
     Case("rows, nag", lambda: sessions.small(**NAG, rounds=2)),
     Case("rows, barrier", lambda: sessions.small(update="barrier-1", degree=5)),
     Case("rows, noise", lambda: sessions.small(rounds=2, update="ridge", privacy=NOISE)),
-    Case("rows, preconditioned", sessions.quadratic_session),
+    Case("rows, quadratic", sessions.quadratic_session),
     Case("rows, held out", lambda: _holding(sessions.small(rounds=1, rows=8))),
     Case("rows, cover", lambda: sessions.small(**NAG | {"parties": 4}, cover=2)),
     Case(
@@ -427,7 +422,10 @@ _CASES = (
     Case("model, weights and offsets", lambda: _with_terms(sessions.model_session())),
     Case("sums, logistic", lambda: _sums(ROWS)),
     Case("sums, far point", lambda: _sums(ROWS), far=True),
-    Case("sums, curvature", lambda: _sums(replace(ROWS, curvature_clip=0.5), update=CURVED)),
+    Case(
+        "sums, quadratic",
+        lambda: _sums(replace(ROWS, curvature_clip=0.5), update=sessions.quadratic_rule()),
+    ),
     Case("sums, weights and offsets", lambda: _with_terms(_sums(ROWS))),
     Case("sums, weights, far point", lambda: _with_terms(_sums(ROWS)), far=True),
     Case("sums, linear", lambda: _sums(SQUARED, TARGET)),
@@ -447,7 +445,7 @@ _CASES = (
         lambda: _calibrated(CLASSES, model="one-vs-rest"),
         charged=True,
     ),
-    Case("sums, curvature, noise", lambda: _calibrated(update="quadratic-nag"), charged=True),
+    Case("sums, quadratic, noise", lambda: _calibrated(update="quadratic-nag"), charged=True),
     Case(
         "sums, dual, ridge, noise",
         lambda: _calibrated(TARGET, model="linear", update="scd"),

@@ -120,9 +120,25 @@ ROOMS: Mapping[str, Room] = {
         reason="the proofs of slots and the search of settings name it, not a registry",
     ),
     "rule quadratic": Room(
-        has=("protocols/updates/quadratic*.py",),
-        edges=("tests/support/sessions.py",),
-        reason="whitened rows are trained by it, and so are the tests' sessions",
+        has=("protocols/updates/quadratic*.py", "protocols/updates/rescaled.py"),
+        lines={
+            "protocols/updates/registry.py": (
+                '"quadratic-nag": "quadratic.',
+                '"quadratic-gd": "quadratic',
+                '"rescaled-nag": "rescaled.',
+            ),
+            "tests/protocols/ckks/circuits/test_ceremony.py": ("import Quadratic, Quad",),
+            "tests/protocols/costs/test_counts.py": ("import quadratic",),
+            # Tests that are run on all kinds of sums.
+            "tests/protocols/sums/test_integer_sums.py": ("yield from quadratic_cases()",),
+        },
+        tests=(
+            "tests/protocols/rows/test_encrypted_quadratic.py",
+            "tests/protocols/updates/test_quadratic.py",
+            "tests/protocols/ckks/circuits/test_ceremony.py::"
+            "test_the_noise_behind_an_inverse_is_below_its_bound",
+        ),
+        called="quadratic",
         studied=True,
     ),
     # The kernel keeps its part of a round, which no plan can ask for then.

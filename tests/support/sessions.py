@@ -36,7 +36,8 @@ from protocols.steps.second_moment import SHOWN, Evidence
 from protocols.sums.objectives import RowObjective
 from protocols.sums.plan import GradientPlan
 from protocols.updates.momentum import GradientDescent
-from protocols.updates.quadratic import QuadraticNesterov
+from protocols.updates.registry import rule_named
+from protocols.updates.update import Update
 from tests.protocols.lffr_session import make_plan as make_lffr_plan
 from tests.support.helpers import (
     Session,
@@ -85,11 +86,18 @@ def lffr_model_session(rows_each: int = 4, **changes: Any) -> Session:
     return open_session(lambda common: make_plan(**(fields | common | changes)), **shards)
 
 
+def quadratic_rule() -> Update:
+    """Of three columns in [-1, 1]."""
+    largest = largest_row_sum(3, columns=[1.0] * 3)
+    rule: Any = rule_named("quadratic-nag")
+    found: Update = rule(rounds=2, curvature=Curvature.for_rows(largest, offset=0.05))
+    return found
+
+
 def quadratic_session(**changes: Any) -> Session:
     """Encrypted rows, preconditioned by the encrypted inverse of the curvature."""
-    largest = largest_row_sum(3, columns=[1.0] * 3)
-    rule = QuadraticNesterov(rounds=2, curvature=Curvature.for_rows(largest, offset=0.05))
-    return small(**({"update": rule.to_dict(), "degree": 5, "parties": 3} | changes))
+    update = quadratic_rule().to_dict()
+    return small(**({"update": update, "degree": 5, "parties": 3} | changes))
 
 
 def _targets(parties: int, outputs: int = 2, rows: int = 4, features: int = 3) -> dict[str, Any]:

@@ -48,7 +48,6 @@ from protocols.sums.objectives import MomentObjective
 from protocols.sums.plan import GradientPlan
 from protocols.updates.momentum import GradientDescent
 from protocols.updates.registry import rule_named
-from protocols.updates.rescaled import RescaledNesterov
 from protocols.updates.update import Update
 
 Array = NDArray[np.float64]
@@ -235,7 +234,9 @@ def _diagonal(wanted: Wanted, unit: float) -> Update:
     first = kind.usual_rate if wanted.learning_rate is None else wanted.learning_rate
     if wanted.update == "quadratic-gd":
         return GradientDescent(rounds=rounds, learning_rate=unit * first)
-    return RescaledNesterov(rounds=rounds, learning_rate=unit, extra=first - 1)
+    rescaled_nag: Any = rule_named("rescaled-nag")
+    found: Update = rescaled_nag(rounds=rounds, learning_rate=unit, extra=first - 1)
+    return found
 
 
 def _whitening(figures: PublicFigures, wanted: Wanted, moment: Moment, opened: bool) -> Whitening:

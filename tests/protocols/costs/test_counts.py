@@ -21,7 +21,7 @@ from protocols.exchange.messages import Exchange
 from protocols.rows.plan import RowsPlan
 from protocols.steps.precondition import precondition
 from protocols.updates.update import Update
-from tests.protocols.rows.test_encrypted_equals_plain import quadratic
+from tests.protocols.rows.test_encrypted_quadratic import quadratic
 from tests.support import helpers
 from tests.support.helpers import NOISE, make_rule, make_session
 

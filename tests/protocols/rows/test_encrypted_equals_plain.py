@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, fields, replace
 from itertools import combinations, product
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,10 +22,8 @@ from protocols.numerics.approximation import (
     sigmoid_approximation,
 )
 from protocols.privacy.laws.seeded import SeededRandomness
-from protocols.rows.curvature import Curvature, largest_row_sum
 from protocols.rows.plan import RowsPlan
 from protocols.steps.decrypt import release_error_std
-from protocols.updates.quadratic import QuadraticNesterov
 from tests.support.helpers import (
     NOISE,
     UPDATES,
@@ -221,34 +218,6 @@ def test_rows_in_several_ciphertexts(update: str, degree: int, width: int) -> No
     assert plan.layout.num_parts == parts
     assert plan.layout.num_data_ciphertexts == parts * -(-600 // (512 // width))
     check(plan, seed=3)
-
-
-def quadratic(features: int, rounds: int = 4, **changes: Any) -> QuadraticNesterov:
-    """For rows in [-1, 1]."""
-    largest = largest_row_sum(features, columns=[1.0] * features)
-    curvature = Curvature.for_rows(largest, offset=0.02)
-    return QuadraticNesterov(rounds=rounds, curvature=curvature, **changes)
-
-
-@pytest.mark.parametrize(
-    ("rule", "rows", "features", "degree", "width"),
-    [
-        (quadratic(1, rounds=2), [3, 5], 1, 5, None),
-        (quadratic(5, rounds=1), [12, 9, 20], 5, 3, None),
-        (quadratic(5, schedule="harmonic", learning_rate=1 + 10 / 21), [12, 9], 5, 5, None),
-        # The row sums and the noise fill several side ciphertexts.
-        (quadratic(200), [3, 2], 200, 5, None),
-        (quadratic(6), [300, 250], 6, 7, 1),
-        (quadratic(6), [300, 250], 6, 7, 4),
-    ],
-)
-def test_an_encrypted_preconditioner(
-    rule: Any, rows: list[int], features: int, degree: int, width: int | None
-) -> None:
-    """Row sums, their inverse and gradients, in one part and in several."""
-    shape: dict[str, Any] = {"ring_dim": 1024, "features_per_ciphertext": width}
-    plan = make_plan(rows=rows, features=features, degree=degree, update=rule.to_dict(), **shape)
-    check(plan, seed=degree)
 
 
 def test_many_iterations() -> None:

@@ -88,6 +88,12 @@ def plan_of(objective: dict[str, Any], mechanism: str, length: int, **changes: A
     )
 
 
+def quadratic_cases() -> Iterator[Any]:
+    task = RowObjective(kind="logistic", clip=0.4, curvature_clip=0.3).to_dict()
+    plan = plan_of(task, "gaussian", D, update=CURVED)
+    yield pytest.param(plan, 0, "label", id="curvature-gaussian")
+
+
 def dual_cases() -> Iterator[Any]:
     for loss in ("ridge", "logistic", "svm"):
         dual = dual_objective(loss=loss, ridge=0.1, clip=0.2, row_scale=BOUND)
@@ -105,9 +111,7 @@ def cases() -> Iterator[Any]:
                 task = RowObjective(kind=kind, clip=clip, outputs=outputs).to_dict()
                 plan = plan_of(task, mechanism, D * outputs)
                 yield pytest.param(plan, 0, outcome, id=f"{kind}-{clip}-{mechanism}")
-        task = RowObjective(kind="logistic", clip=0.4, curvature_clip=0.3).to_dict()
-        plan = plan_of(task, mechanism, D, update=CURVED)
-        yield pytest.param(plan, 0, "label", id=f"curvature-{mechanism}")
+    yield from quadratic_cases()
     yield from dual_cases()
     for name, sum_ in SUMS.items():
         if name != "exact":

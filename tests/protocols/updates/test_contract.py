@@ -17,12 +17,9 @@ import pytest
 from protocols.errors import ParameterError
 from protocols.privacy.laws.seeded import SeededRandomness
 from protocols.updates.momentum import GradientDescent, HeavyBall, Momentum, Nesterov
-from protocols.updates.quadratic import QuadraticNesterov
-from protocols.updates.quadratic_descent import QuadraticDescent
 from protocols.updates.registry import ANYWHERE, RULES, rounds_of, rule_from_dict, rule_named
 from protocols.updates.update import Update
 from tests.protocols.updates.cases import (
-    CURVATURE,
     FEATURES,
     VALUES,
     course,
@@ -247,16 +244,6 @@ DEGENERATE: dict[str, tuple[Update, Update]] = {
     "heavy ball without momentum": (
         HeavyBall(rounds=25, learning_rate=0.6, momentum=0.0, ridge=0.2),
         GradientDescent(rounds=25, learning_rate=0.6, ridge=0.2),
-    ),
-    "a constant rate and FISTA's momenta": (
-        QuadraticNesterov(
-            rounds=8, curvature=CURVATURE, learning_rate=1.5, decay=1.0, first_alpha=1.0
-        ),
-        Nesterov(rounds=8, learning_rate=1.5),
-    ),
-    "an identity preconditioner": (
-        QuadraticDescent(rounds=9, curvature=CURVATURE, learning_rate=1.5),
-        GradientDescent(rounds=9, learning_rate=1.5),
     ),
     "one round": (
         Nesterov(rounds=1, learning_rate=0.5),

@@ -15,9 +15,12 @@ from protocols.numerics.approximation import sigmoid_approximation
 from protocols.plan.kinds import plan_from_dict
 from protocols.rows.curvature import Curvature, largest_row_sum
 from protocols.rows.training import PlainGradient, train_plain
-from protocols.updates.momentum import Nesterov
+from protocols.updates.momentum import GradientDescent, Nesterov
 from protocols.updates.quadratic import QuadraticNesterov
+from protocols.updates.quadratic_descent import QuadraticDescent
+from tests.protocols.updates import cases
 from tests.protocols.updates.cases import FEATURES, fields_of
+from tests.protocols.updates.test_contract import check_the_same
 from tests.support.helpers import NOISE, make_plan
 
 D, N = 6, 60
@@ -66,6 +69,17 @@ def test_the_polynomial_inverse_moves_the_model_by_its_error() -> None:
         rough = replace(CURVATURE, error=error)
         weights = train(quadratic(), preconditioner=rough.preconditioner(x))
         assert np.abs(weights - exact).max() <= 20 * rough.inverse.relative_error
+
+
+def test_a_constant_rate_and_momenta_of_fista_are_nesterovs() -> None:
+    rates = {"learning_rate": 1.5, "decay": 1.0, "first_alpha": 1.0}
+    rule = QuadraticNesterov(rounds=8, curvature=cases.CURVATURE, **rates)
+    check_the_same(rule, Nesterov(rounds=8, learning_rate=1.5))
+
+
+def test_an_identity_preconditioner_is_none() -> None:
+    rule = QuadraticDescent(rounds=9, curvature=cases.CURVATURE, learning_rate=1.5)
+    check_the_same(rule, GradientDescent(rounds=9, learning_rate=1.5))
 
 
 def loss(z: np.ndarray, y: np.ndarray) -> float:
