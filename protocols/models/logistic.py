@@ -8,6 +8,7 @@ import numpy as np
 
 from protocols.models.model import Array, LabelModel
 from protocols.names import ENCRYPTED_MODEL, ENCRYPTED_ROWS, SECURE_AGGREGATION
+from protocols.updates.registry import USUAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +18,7 @@ class Logistic(LabelModel):
     name = "logistic"
     title = "logistic regression"
     link = "log-odds of the positive label = intercept + coef . x"
-    update = "barrier"
+    update = USUAL
     reference = "logistic"
     optimum = ("optimum without privacy", "best fit to all rows as they are, in clear")
     curvature = 0.25

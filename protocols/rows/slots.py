@@ -26,10 +26,6 @@ small.
 **Ball** (gd, 1 - p(z) = p(-z) or signed rows). `certificates.descent_bound` with all noise, or
 without noise `certificates.quiet_descent`: |v_t|, |w_T| <= R; rest = (1 - eta lam) v_t.
 
-**Barrier** (1 - p(z) = p(-z)). arXiv:2605.27782, Theorem 3 (`certificates.barrier`): |v_t|,
-|w_T| <= R, and |rest| <= |v_(t+1)| + eta |gradient + chi|. Its conditions hold with no noise as
-well.
-
 **Spectrum** (linear rules, p(z) = z, no noise, steps of at most 1 / C^2, or 1 / Lambda, which then
 stands for C^2). With H = X^T X / N and
 X^T y / N = H^(1/2) u, |u| <= 1 for y in [0, 1], every vector is f(H) H^(1/2) u, f a polynomial of
@@ -44,22 +40,21 @@ that the certificate has for that; |chi_j| <= 9 tau for all coordinates but 2^-6
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.numerics.approximation import Approximation, Polynomial, is_symmetric, range_bound
+from protocols.numerics.approximation import Polynomial, is_symmetric, range_bound
 from protocols.numerics.slot_bounds import OUT_OF_RANGE, SlotBounds
-from protocols.privacy.certificates import barrier as barrier_certificate
-from protocols.privacy.certificates.barrier import BarrierSetting, c_delta
 from protocols.privacy.certificates.descent_bound import DescentBound, push_bound
 from protocols.privacy.certificates.quiet_descent import QuietDescent, least_radius, logistic_ball
 from protocols.privacy.loss.budget import Budget
 from protocols.rows.curvature import Curvature
-from protocols.updates.barrier import Barrier
 from protocols.updates.momentum import GradientDescent, Momentum
 from protocols.updates.update import Update
 
@@ -74,11 +69,10 @@ ERROR_SHARE = 2.0**-12
 """The mean gradient may be off by this part of C / N: what a plan with privacy is held to."""
 COEFFICIENT_BOUND_FROM = 4.0
 """In radii of the link: beyond, a polynomial's bound by its coefficients is as good."""
-BALL_CONDITIONS = (
-    *("sigmoid_error", "barrier_decreasing", "barrier_positive", "eta_barrier"),
-    *("eta_overshoot", "alpha", "norm"),
-)
-"""Of the barrier's certificate: those that bound the iterates, and none about the budget."""
+PROOFS: Mapping[str, str] = {
+    "barrier": "protocols.rows.barrier_slots:norms",
+}
+"""By rule one more proof, (course, rule) -> norms, where the link is symmetric."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -196,7 +190,7 @@ def residual(p: Polynomial, z: float) -> float:
     return max(abs(low), abs(high)) if is_symmetric(p) else max(1 - low, high)
 
 
-# -- the three proofs -----------------------------------------------------------------------------
+# -- proofs -----------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=64)
@@ -270,41 +264,6 @@ def ball(course: Course, rule: GradientDescent) -> Norms | None:
     return replace(walk(course, found[name]), proof=name, failure=2 * course.failure)
 
 
-def barrier(course: Course, rule: Barrier) -> Norms | None:
-    """Of the barrier; None where a condition of its theorem fails."""
-    theta = rule.theta
-    setting = BarrierSetting(
-        rows=course.rows,
-        features=course.features,
-        norm_bound=course.norm_bound,
-        theta=theta,
-        lam=rule.weight,
-        kappa=rule.reciprocal.low / theta,
-        learning_rate=rule.learning_rate,
-        rounds=rule.rounds,
-        sigmoid=Approximation.unchecked(course.link),
-        reciprocal=Approximation.unchecked(rule.reciprocal),
-        sigma=course.sigma,
-        budget=course.budget,
-        encryption_error=course.error * course.rows / math.sqrt(course.features),
-    )
-    found = barrier_certificate.check(setting)
-    conditions = {each.name: each for each in found.conditions}
-    # A plan holds its figures as rounded numbers; a nan has slack -inf.
-    if any(not conditions[name].slack >= -1e-9 for name in BALL_CONDITIONS):
-        return None
-    radius, eta = float(found.figures["R"]), rule.learning_rate
-    norm = course.noise * (math.sqrt(course.features) + c_delta(course.budget, rule.rounds))
-    rest = radius + eta * (course.slope(radius) + norm)
-    return Norms(
-        proof="the barrier's theorem",
-        points=(radius,) * rule.rounds,
-        vectors=(((eta, rest),),) * rule.rounds,
-        last=radius,
-        failure=course.failure,
-    )
-
-
 def spectrum(course: Course, rule: Momentum) -> Norms | None:
     """Of least squares; None where steps may be too long."""
     c, rounds = course.norm_bound, rule.rounds
@@ -344,7 +303,9 @@ def norms(course: Course) -> tuple[Norms, ...]:
     if course.offset:
         return (walk(course),) if isinstance(rule, Momentum) else ()
     proofs = [
-        barrier(course, rule) if isinstance(rule, Barrier) and symmetric else None,
+        resolve_name(PROOFS[rule.kind])(course, rule)
+        if rule.kind in PROOFS and symmetric
+        else None,
         ball(course, rule)
         if isinstance(rule, GradientDescent) and (symmetric or course.signed)
         else None,

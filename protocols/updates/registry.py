@@ -33,6 +33,8 @@ IN_THE_CLEAR = {
     "quadratic-adam": "adaptive.QuadraticAdam",
 }
 """Offered with secure aggregation alone."""
+USUAL = next(kind for kind in ("barrier", "gd") if kind in ANYWHERE)
+"""Of a label in {0, 1}, where nothing is asked for."""
 UNASKED = {
     # nag with a ridge, and nag-opt.
     "nag-sc": "strongly_convex.StronglyConvexNesterov",

@@ -115,9 +115,35 @@ ROOMS: Mapping[str, Room] = {
     ),
     "laboratory": LABORATORY,
     "rule barrier": Room(
-        has=("protocols/updates/barrier.py", "protocols/privacy/certificates/barrier.py"),
-        edges=("protocols/rows/slots.py", "protocols/privacy/search/search.py"),
-        reason="the proofs of slots and the search of settings name it, not a registry",
+        has=(
+            "protocols/updates/barrier.py",
+            "protocols/privacy/calibrate/rules/barrier.py",
+            "protocols/privacy/certificates/barrier.py",
+            "protocols/privacy/search/barrier.py",
+            "protocols/rows/barrier_slots.py",
+        ),
+        lines={
+            "protocols/updates/registry.py": ('"barrier": "barrier.',),
+            "protocols/privacy/calibrate/sums.py": ('"barrier": "barrier:of_rows"',),
+            "protocols/privacy/certificates/mechanism.py": ('"rows/barrier": "barrier"',),
+            "protocols/privacy/search/search.py": ('"barrier": "protocols.',),
+            "protocols/rows/slots.py": ('"barrier": "protocols.',),
+            "tests/protocols/ckks/test_factored.py": ("import Barrier,",),
+            "tests/protocols/plan/test_plan.py": ("import Barrier",),
+            "tests/protocols/privacy/search/test_utility.py": (
+                "import barrier as",
+                "import Barrier",
+                '("barrier", barrier_search',
+            ),
+        },
+        tests=(
+            "tests/protocols/privacy/certificates/test_barrier_certificate.py",
+            "tests/ciphercohort/verify/test_verify_certificate.py",
+            "tests/protocols/ckks/test_factored.py::test_reciprocal_factors",
+            "tests/protocols/plan/test_plan.py::test_a_deeper_rule_than_gradient",
+        ),
+        called="barrier",
+        studied=True,
     ),
     "rule quadratic": Room(
         has=("protocols/updates/quadratic*.py", "protocols/updates/rescaled.py"),

@@ -23,12 +23,13 @@ from coordinator.costs import Costs
 from parties.reader.schema import CategoricalColumn, Label, NumericColumn, Schema
 from parties.reader.shard import encode_shard
 from protocols.ckks.circuits.choice import choose_parameters
+from protocols.exchange.serialise import to_plain
 from protocols.exchange.transcript import Transcript
 from protocols.numerics.approximation import reciprocal_approximation, sigmoid_approximation
 from protocols.plan.protocol import PHASES, phase_of, sequence
 from protocols.plan.run_plan import Member, PrivacyPlan
 from protocols.rows.plan import RowsPlan
-from protocols.updates.barrier import Barrier
+from protocols.updates.registry import RULES
 from sims.twin import fit_optimum, fit_unclipped, run_twin, score
 
 NASTY = "<script>alert('x')</script> & $a$ [red]"
@@ -58,16 +59,20 @@ def make_frame(rows: int, seed: int = 1) -> pd.DataFrame:
     return frame
 
 
+BARRIER = {
+    "kind": "barrier",
+    "rounds": ROUNDS,
+    "learning_rate": 3.0,
+    "theta": 25.0,
+    "weight": 0.01,
+    "reciprocal": to_plain(reciprocal_approximation(2, 5.0, 25.0).polynomial),
+}
+RULE = BARRIER if "barrier" in RULES else {"kind": "gd", "rounds": ROUNDS, "learning_rate": 3.0}
+
+
 def make_plan(
     rows: dict[str, int], schema: Schema = SCHEMA, privacy: bool = False, secure: bool = False
 ) -> RowsPlan:
-    rule = Barrier(
-        rounds=ROUNDS,
-        learning_rate=3.0,
-        theta=25.0,
-        weight=0.01,
-        reciprocal=reciprocal_approximation(2, 5.0, 25.0).polynomial,
-    )
     promise = PrivacyPlan(
         epsilon=1.0, delta=1e-5, colluders=1, sigma=0.02, share_std=0.014, sensitivity=2.0
     )
@@ -80,7 +85,7 @@ def make_plan(
         schema={"digest": schema.digest(), "features": list(schema.feature_names)},
         num_features=schema.num_features,
         link=sigmoid_approximation(7, 8.0).polynomial,
-        update=rule.to_dict(),
+        update=RULE,
         ckks=choose_parameters(5, secure=secure),
         privacy=promise if privacy else None,
         profile="secure" if secure else "fast-insecure",

@@ -49,15 +49,15 @@ from protocols.privacy.laws.seeded import SeededRandomness
 from protocols.rows.plan import RowsPlan
 from protocols.rows.training import PlainGradient, train_plain
 from protocols.steps.whole import Outcome
-from protocols.updates.barrier import Barrier
 from protocols.updates.momentum import GradientDescent, Nesterov
-from protocols.updates.registry import rule_from_dict
+from protocols.updates.registry import RULES, rule_from_dict, rule_named
 from protocols.updates.update import Update
 
 Floats = NDArray[np.float64]
 RADIUS = 8.0
 THETA = 10.0
-UPDATES = ("barrier-1", "barrier-2", "barrier-3", "barrier-4", "gd", "ridge", "nag")
+BARRIERS = tuple(f"barrier-{degree}" for degree in (1, 2, 3, 4) if "barrier" in RULES)
+UPDATES = (*BARRIERS, "gd", "ridge", "nag")
 # Sigma of the noise on the mean gradient: large enough that a twin without it is far off.
 NOISE = PrivacyPlan(
     epsilon=1.0, delta=1e-5, colluders=1, sigma=0.05, share_std=0.05, sensitivity=1.0
@@ -86,7 +86,11 @@ def make_rule(update: str, rounds: int) -> Update:
     kind, _, degree = update.partition("-")
     if kind == "barrier":
         pull = reciprocal_approximation(int(degree or 1), 0.04 * THETA, THETA).polynomial
-        return Barrier(rounds=rounds, learning_rate=0.5, theta=THETA, weight=0.05, reciprocal=pull)
+        rule: Any = rule_named(kind)
+        found: Update = rule(
+            rounds=rounds, learning_rate=0.5, theta=THETA, weight=0.05, reciprocal=pull
+        )
+        return found
     if kind == "nag":
         return Nesterov(rounds=rounds, learning_rate=0.5)
     return GradientDescent(rounds=rounds, learning_rate=0.7, ridge=0.3 if kind == "ridge" else 0.0)
@@ -120,7 +124,7 @@ def make_plan(
     features: int = 3,
     rounds: int = 2,
     degree: int = 7,
-    update: str | Mapping[str, Any] = "barrier-1",
+    update: str | Mapping[str, Any] = UPDATES[0],
     privacy: PrivacyPlan | None = None,
     ring_dim: int = 2048,
     members: tuple[Member, ...] | None = None,
@@ -370,7 +374,7 @@ def make_session(
     features: int = 3,
     rounds: int = 2,
     degree: int = 5,
-    update: str | Mapping[str, Any] = "barrier-1",
+    update: str | Mapping[str, Any] = UPDATES[0],
     privacy: PrivacyPlan | None = None,
     ring_dim: int | None = 1024,
     security: int = 0,

@@ -16,6 +16,7 @@ from protocols.plan.run_plan import Member, PrivacyPlan, RunPlan
 from protocols.privacy.certificates.certificate import Certificate
 from protocols.privacy.laws.shares import NoiseSplit
 from protocols.privacy.loss.budget import Budget
+from protocols.updates.registry import USUAL
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,7 +109,7 @@ class Wanted:
 
     model: str = "logistic"
     protocol: str = ENCRYPTED_ROWS
-    update: str = "barrier"
+    update: str = USUAL
     rounds: int | None = None
     degree: int | None = None
     learning_rate: float | None = None

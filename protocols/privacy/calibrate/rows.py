@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
@@ -24,8 +23,6 @@ from protocols.privacy.search.search import find_setting
 from protocols.rows.curvature import LOGISTIC, Curvature, largest_row_sum
 from protocols.rows.plan import RowsPlan
 from protocols.steps.decrypt import release_error_std
-from protocols.updates.barrier import Barrier
-from protocols.updates.momentum import GradientDescent
 from protocols.updates.registry import rule_named
 from protocols.updates.update import Update
 
@@ -49,17 +46,6 @@ NOTES = {
     "gd": "gradient descent with a certified ridge term, which bounds every iterate",
     "nag": "few accelerated steps, so short that their certified length bounds every iterate",
 }
-_RULES: Mapping[str, Callable[[Any], Update]] = {
-    "barrier": lambda s: Barrier(
-        rounds=s.rounds,
-        learning_rate=s.learning_rate,
-        theta=s.theta,
-        weight=s.lam,
-        reciprocal=s.reciprocal.polynomial,
-    ),
-    "gd": lambda s: GradientDescent(rounds=s.rounds, learning_rate=s.learning_rate, ridge=s.lam),
-}
-"""From a certificate's setting; of any other rule, the setting holds it."""
 
 
 Plan = TypeVar("Plan", bound=RowsPlan)
@@ -109,7 +95,7 @@ def choose_rows(figures: PublicFigures, wanted: Wanted) -> RowsChoice:
     setting = certificate.setting
     moved = certificate.sensitivity if noisy else 0.0
     return RowsChoice(
-        rule=_RULES[update](setting) if update in _RULES else setting.rule,
+        rule=setting.rule,
         link=setting.sigmoid,
         privacy=wanted.promise(figures, sigma=float(setting.sigma), sensitivity=float(moved)),
         certificate=certificate,

@@ -41,7 +41,6 @@ from protocols.privacy.calibrate.rows import (
 )
 from protocols.privacy.certificates.certificate import Certificate
 from protocols.privacy.certificates.problem import Steps
-from protocols.privacy.certificates.ridge import RidgeSetting
 from protocols.privacy.search.search import find_setting
 from protocols.privacy.search.utility import Columns
 from protocols.sums.objectives import MomentObjective
@@ -162,11 +161,7 @@ def draft_whitened(
     certificate = _certified(figures, wanted, whitening, opened)
     setting: Any = certificate.setting
     chosen = RowsChoice(
-        rule=GradientDescent(
-            rounds=setting.rounds, learning_rate=setting.learning_rate, ridge=setting.lam
-        )
-        if isinstance(setting, RidgeSetting)
-        else setting.rule,
+        rule=setting.rule,
         link=setting.sigmoid,
         privacy=wanted.promise(
             figures, sigma=float(setting.sigma), sensitivity=float(certificate.sensitivity)

@@ -54,6 +54,7 @@ from protocols.privacy.certificates.descent_bound import require_symmetric
 from protocols.privacy.certificates.row_setting import RowSetting, row_setting
 from protocols.privacy.certificates.sensitivity import SIGMOID_SLOPE_MAX, Sensitivity, diameter
 from protocols.privacy.loss.budget import Budget, certify
+from protocols.updates.barrier import Barrier
 
 if TYPE_CHECKING:
     from protocols.rows.plan import RowsPlan
@@ -87,6 +88,17 @@ class BarrierSetting(RowSetting):
         require_symmetric(self.sigmoid.polynomial)
         if not 0 < self.kappa < 1:
             raise ParameterError(f"kappa={self.kappa} is outside (0, 1)")
+
+    @property
+    def rule(self) -> Barrier:
+        """That it is about."""
+        return Barrier(
+            rounds=self.rounds,
+            learning_rate=self.learning_rate,
+            theta=self.theta,
+            weight=self.lam,
+            reciprocal=self.reciprocal.polynomial,
+        )
 
 
 def c_delta(budget: Budget, rounds: int) -> float:

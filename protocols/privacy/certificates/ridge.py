@@ -27,6 +27,7 @@ from protocols.privacy.certificates.certificate import Certificate, Condition, r
 from protocols.privacy.certificates.descent_bound import DescentBound, push_bound
 from protocols.privacy.certificates.row_setting import RowSetting, row_setting
 from protocols.privacy.loss.budget import certify
+from protocols.updates.momentum import GradientDescent
 
 if TYPE_CHECKING:
     from protocols.rows.plan import RowsPlan
@@ -55,6 +56,11 @@ class RidgeSetting(RowSetting):
             raise ParameterError(
                 f"eta lam = {self.learning_rate * self.lam} exceeds 1: lower learning_rate or lam"
             )
+
+    @property
+    def rule(self) -> GradientDescent:
+        """That it is about."""
+        return GradientDescent(rounds=self.rounds, learning_rate=self.learning_rate, ridge=self.lam)
 
     @property
     def descent_bound(self) -> DescentBound:

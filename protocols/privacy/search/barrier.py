@@ -26,11 +26,14 @@ from protocols.privacy.certificates.barrier import (
     GRADIENT_AT_ZERO,
     BarrierSetting,
     c_delta,
+    check,
     iterate_bound,
+    norm_failure,
 )
 from protocols.privacy.certificates.problem import LEARNING_RATES, Problem
 from protocols.privacy.certificates.sensitivity import diameter
 from protocols.privacy.loss.budget import Budget
+from protocols.privacy.search.strategy import Strategy
 from protocols.privacy.search.utility import Candidate, Moments, log_loss
 
 Floats = NDArray[np.float64]
@@ -242,3 +245,6 @@ def settle(start: BarrierSetting, degree: int) -> BarrierSetting:
             break
         error = current.sigmoid.max_error
     return current
+
+
+STRATEGY = Strategy(drafts, merits, setting, check, "norm (condition (2))", failure=norm_failure)

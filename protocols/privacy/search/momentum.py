@@ -17,10 +17,11 @@ from itertools import product
 import numpy as np
 
 from protocols.numerics.approximation import Approximation, Polynomial, sigmoid_approximation
-from protocols.privacy.certificates.momentum import MomentumSetting
+from protocols.privacy.certificates.momentum import MomentumSetting, check
 from protocols.privacy.certificates.momentum_bound import MomentumBound
 from protocols.privacy.certificates.problem import Problem
 from protocols.privacy.certificates.sensitivity import diameter
+from protocols.privacy.search.strategy import Strategy
 from protocols.privacy.search.utility import Candidate, Floats, Moments, log_loss
 from protocols.updates.momentum import Nesterov
 
@@ -158,3 +159,14 @@ def setting(draft: Draft, problem: Problem) -> MomentumSetting:
         sigmoid=draft.approximation,
         sigma=draft.sigma / draft.spread * (exact + rounding) * SLACK,
     )
+
+
+STRATEGY = Strategy(
+    drafts,
+    merits,
+    setting,
+    check,
+    "momentum_bound",
+    worthless=worthless,
+    cure="or take --update gd, whose ridge term bounds the iterates",
+)

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from protocols.numerics.approximation import Approximation, Method, sigmoid_approximation
 from protocols.privacy.certificates.descent_bound import DescentBound
 from protocols.privacy.certificates.problem import Problem
-from protocols.privacy.certificates.ridge import RidgeSetting
+from protocols.privacy.certificates.ridge import RidgeSetting, check
 from protocols.privacy.certificates.sensitivity import diameter
+from protocols.privacy.search.strategy import Strategy
 from protocols.privacy.search.utility import Candidate, Moments, log_loss
 
 Floats = NDArray[np.float64]
@@ -178,3 +179,6 @@ def setting(draft: Draft, problem: Problem) -> RidgeSetting:
         sigmoid=draft.approximation,
         sigma=sigma * (1 + 1e-9),
     )
+
+
+STRATEGY = Strategy(drafts, merits, setting, check, "descent_bound")

@@ -10,9 +10,10 @@ wins.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
+from pkgutil import resolve_name
 from typing import Any
 
 import numpy as np
@@ -20,77 +21,28 @@ from numpy.typing import NDArray
 
 from protocols.errors import ParameterError, PrivacyError
 from protocols.numerics.whitening import Whitening
-from protocols.privacy.certificates import barrier as barrier_certificate
-from protocols.privacy.certificates import momentum as momentum_certificate
-from protocols.privacy.certificates import ridge as ridge_certificate
 from protocols.privacy.certificates.certificate import Certificate, explain
 from protocols.privacy.certificates.problem import Problem, Steps
 from protocols.privacy.laws.shares import NoiseSplit
 from protocols.privacy.loss.budget import Budget
-from protocols.privacy.search import barrier as barrier_search
-from protocols.privacy.search import momentum as momentum_search
-from protocols.privacy.search import ridge as ridge_search
+from protocols.privacy.search.strategy import Strategy
 from protocols.privacy.search.utility import Moments
 
 Floats = NDArray[np.float64]
 Method = str
 """barrier, ridge (gradient descent) or nag."""
-CLIP = "or clip to a smaller norm"
 TOLERANCE = 0.003
 """Expected log losses [nats] that count as equal: a test on 10,000 rows has a standard error of
 about 0.004, and 1 % of privacy noise moves the loss by less."""
 _ATTEMPTS = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Strategy:
-    """How settings of one kind are found.
-
-    drafts: settings that are likely to be certified, each with its `degree` and `rounds`; merits:
-    their expected log loss; setting: of a draft; check: its certificate; fails: the condition that
-    fails where there is no draft; worthless(draft, loss, features): why nothing would be learnt,
-    None if something is; failure(budget, features, rounds): what the iterate bound takes of delta;
-    cure: beside more rows or epsilon.
-    """
-
-    drafts: Callable[[Problem], Any]
-    merits: Callable[[Sequence[Any], int, Moments | None], Floats]
-    setting: Callable[[Any, Problem], Any]
-    check: Callable[[Any], Certificate]
-    fails: str
-    worthless: Callable[[Any, float, int], str | None] = lambda draft, loss, features: None
-    failure: Callable[[Budget, int, int], float] = lambda budget, features, rounds: (
-        budget.bound_failure
-    )
-    cure: str = CLIP
-
-
-STRATEGIES: Mapping[str, Strategy] = {
-    "barrier": Strategy(
-        barrier_search.drafts,
-        barrier_search.merits,
-        barrier_search.setting,
-        barrier_certificate.check,
-        "norm (condition (2))",
-        failure=barrier_certificate.norm_failure,
-    ),
-    "ridge": Strategy(
-        ridge_search.drafts,
-        ridge_search.merits,
-        ridge_search.setting,
-        ridge_certificate.check,
-        "descent_bound",
-    ),
-    "nag": Strategy(
-        momentum_search.drafts,
-        momentum_search.merits,
-        momentum_search.setting,
-        momentum_certificate.check,
-        "momentum_bound",
-        worthless=momentum_search.worthless,
-        cure="or take --update gd, whose ridge term bounds the iterates",
-    ),
+STRATEGIES: Mapping[str, str] = {
+    "barrier": "protocols.privacy.search.barrier:STRATEGY",
+    "ridge": "protocols.privacy.search.ridge:STRATEGY",
+    "nag": "protocols.privacy.search.momentum:STRATEGY",
 }
+"""By method; loaded when one is asked for."""
 
 
 @lru_cache(maxsize=64)
@@ -179,7 +131,8 @@ def find_setting(
         whitening=whitening,
         steps=steps,
     )
-    strategy, budget, most = STRATEGIES[method], problem.budget, -math.inf
+    strategy: Strategy = resolve_name(STRATEGIES[method])
+    budget, most = problem.budget, -math.inf
     why, slack = f"condition {strategy.fails} fails on the whole grid", -math.inf
     for draft, loss in _ranked(strategy, problem, population)[:_ATTEMPTS]:
         worthless = strategy.worthless(draft, loss, features)

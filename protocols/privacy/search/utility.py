@@ -38,8 +38,6 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from protocols.numerics.approximation import Polynomial, is_symmetric
-from protocols.updates.barrier import Barrier
-from protocols.updates.momentum import Momentum
 
 Floats = NDArray[np.float64]
 Moments = Sequence[float] | Floats
@@ -84,28 +82,6 @@ class Candidate:
     link: Polynomial
     strength: float = 0.0
     force: Polynomial = _ONE
-
-    @classmethod
-    def of(cls, rule: Barrier | Momentum, link: Polynomial, noise: float) -> Candidate:
-        """Of a plan's rule for rows of norm 1, its link, and the noise of ALL parties."""
-        if isinstance(rule, Barrier):
-            p = rule.reciprocal
-            # P(Theta - s) as a polynomial in s.
-            signs = (c * (-1) ** k for k, c in enumerate(p.coefficients))
-            return cls(
-                rates=(rule.learning_rate,) * rule.rounds,
-                noise=noise,
-                link=link,
-                strength=2 * rule.weight,
-                force=replace(p, coefficients=tuple(signs), center=rule.theta - p.center),
-            )
-        return cls(
-            rates=rule.rates,
-            momenta=rule.momenta,
-            noise=noise,
-            link=link,
-            strength=rule.ridge,
-        )
 
 
 class Stack:

@@ -24,7 +24,6 @@ from protocols.plan.run_plan import PrivacyPlan
 from protocols.privacy.laws.shares import NoiseSplit
 from protocols.privacy.search.search import find_setting
 from protocols.rows.plan import RowsPlan
-from protocols.updates.barrier import Barrier
 from tests.sims.fake_run import SCHEMA, make_plan
 
 Fields = dict[str, Any]
@@ -47,13 +46,7 @@ def certified(epsilon: float | None) -> tuple[Fields, RowsPlan]:
         **(allowances(SCHEMA.norm_bound, SCHEMA.num_features) if epsilon else {}),
     )
     setting = certificate.setting
-    rule = Barrier(
-        rounds=setting.rounds,
-        learning_rate=setting.learning_rate,
-        theta=setting.theta,
-        weight=setting.lam,
-        reciprocal=setting.reciprocal.polynomial,
-    )
+    rule = setting.rule
     link = setting.sigmoid.polynomial
     privacy = epsilon and PrivacyPlan(
         epsilon=epsilon,

@@ -34,7 +34,6 @@ from protocols.rows import slots as row_slots
 from protocols.rows.curvature import Curvature, largest_row_sum
 from protocols.rows.plan import RowsPlan
 from protocols.steps import refresh as refreshing
-from protocols.updates.barrier import Barrier
 from protocols.updates.registry import RULES
 from tests.protocols import lffr_session
 from tests.protocols.gram import test_gram_plan
@@ -57,11 +56,7 @@ def barrier_fields(rounds: int) -> dict[str, Any]:
         rows=160, features=FEATURES, norm_bound=C, epsilon=None, delta=1e-5, parties=2,
         colluders=0, rounds=rounds, degree=7, method="barrier",
     ).require().setting  # fmt: skip
-    rule = Barrier(
-        rounds=found.rounds, learning_rate=found.learning_rate, theta=found.theta, weight=found.lam,
-        reciprocal=found.reciprocal.polynomial,
-    )  # fmt: skip
-    return {"rule": rule.to_dict(), "link": found.sigmoid.polynomial}
+    return {"rule": found.rule.to_dict(), "link": found.sigmoid.polynomial}
 
 
 def rows_plan(

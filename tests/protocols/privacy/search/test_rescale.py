@@ -20,6 +20,7 @@ from protocols.privacy.search.rescale import LARGEST, Moments, Scaling, rescale
 from protocols.privacy.search.utility import Candidate
 from protocols.rows.training import PlainGradient, train_plain
 from protocols.updates.momentum import GradientDescent, Nesterov
+from tests.protocols.privacy.search.candidates import candidate_of
 
 Floats = NDArray[np.float64]
 
@@ -82,7 +83,7 @@ def test_a_known_bias_is_taken_out(rule: Any, link: Polynomial) -> None:
         weights = _trained(rule, link, x, y, public, noise, seed)
         raw = public.matrix @ weights
         slope, intercept = _ideal(new_x @ raw, new_y)
-        found = rescale(weights, Candidate.of(rule, link, noise), public)
+        found = rescale(weights, candidate_of(rule, link, noise), public)
         ratios.append(found.slope / slope)
         intercepts.append(found.intercept - intercept)
         before = log_loss(new_y, expit(new_x @ raw))
@@ -116,7 +117,7 @@ def test_the_estimate_itself_has_no_bias(
     public = _public(x)
     weights = _trained(rule, link, x, y, public, 0.0)
     slope, intercept = _ideal(new_x @ public.matrix @ weights, new_y)
-    found = rescale(weights, Candidate.of(rule, link, 0.0), public)
+    found = rescale(weights, candidate_of(rule, link, 0.0), public)
     assert found.slope == pytest.approx(slope, rel=0.04)
     assert found.intercept == pytest.approx(intercept, abs=0.04)
 
@@ -130,7 +131,7 @@ def test_where_noise_explains_the_weights_nothing_is_destroyed(seed: int) -> Non
     rule, noise = GradientDescent(rounds=8, learning_rate=4.0), 0.08
     weights = _trained(rule, FINE, x, y, public, noise, seed)
     raw = public.matrix @ weights
-    found = rescale(weights, Candidate.of(rule, FINE, noise), public)
+    found = rescale(weights, candidate_of(rule, FINE, noise), public)
     before = log_loss(new_y, expit(new_x @ raw))
     assert log_loss(new_y, expit(new_x @ found.of(raw, BIAS))) < before + 0.02
 
@@ -139,7 +140,7 @@ def test_weights_of_noise_alone_are_left_alone() -> None:
     x, _ = _table(300, np.random.default_rng(0))
     public = _public(x)
     rule, noise = GradientDescent(rounds=8, learning_rate=4.0), 0.5
-    candidate = Candidate.of(rule, FINE, noise)
+    candidate = candidate_of(rule, FINE, noise)
     slopes = [
         rescale(
             _trained(rule, Polynomial(coefficients=(0.5,), center=0.0, radius=1.0), x,
@@ -154,7 +155,7 @@ def test_weights_of_noise_alone_are_left_alone() -> None:
 def _example() -> tuple[Floats, Candidate, Moments]:
     x, y = _table(5000, np.random.default_rng(0))
     public, rule = _public(x), GradientDescent(rounds=8, learning_rate=8.0)
-    return _trained(rule, FINE, x, y, public, 0.01), Candidate.of(rule, FINE, 0.01), public
+    return _trained(rule, FINE, x, y, public, 0.01), candidate_of(rule, FINE, 0.01), public
 
 
 def test_every_machine_finds_the_same_digits() -> None:

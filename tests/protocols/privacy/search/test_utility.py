@@ -33,6 +33,7 @@ from protocols.privacy.search.utility import (
 from protocols.rows.training import PlainGradient, train_plain
 from protocols.updates.barrier import Barrier
 from protocols.updates.momentum import GradientDescent
+from tests.protocols.privacy.search.candidates import candidate_of
 
 Floats = NDArray[np.float64]
 
@@ -113,7 +114,7 @@ def test_a_simulation_of_signed_rows(rounds: int, rate: float, noise: float) -> 
     """Residuals that saturate; the symmetric part of the link alone would be off by more."""
     link = sigmoid_approximation(15, 12.0, "saturating").polynomial
     rule = GradientDescent(rounds=rounds, learning_rate=rate, ridge=0.0)
-    told = Candidate.of(rule, link, noise)
+    told = candidate_of(rule, link, noise)
     expected = float(log_loss([told], features=7, population=MOMENTS)[0])
     assert _simulated(rule, link, noise, seeds=30) == pytest.approx(expected, abs=0.004)
     symmetric = replace(told, link=_odd(link))
@@ -139,7 +140,7 @@ def test_a_simulation_gives_the_expected_log_loss(
         draft = found[order[int(at * len(found))]]
         draft = replace(draft, noise=noise_factor * draft.noise)
         expected = float(search.merits([draft], len(MOMENTS), MOMENTS)[0])
-        told = Candidate.of(rule(draft), _link(draft), draft.noise)
+        told = candidate_of(rule(draft), _link(draft), draft.noise)
         assert log_loss([told], features=7, population=MOMENTS)[0] == pytest.approx(
             expected, abs=1e-3 if method == "barrier" else 1e-12
         )
