@@ -7,7 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from tests.delete.delete import names
 from tests.rooms.rooms import ROOT, imports
+from tests.rooms.rooms import modules as modules_of
 
 MOST_FILES = 12
 PAGE = (ROOT / "docs/method/journeys.md").read_text(encoding="utf-8")
@@ -20,7 +22,7 @@ JOURNEYS = {
 
 def strays(modules: Sequence[str]) -> list[str]:
     """Those that no name joins to one before."""
-    named = {each: imports(each) for each in modules}
+    named = {each: imports(each) | names(modules_of()[each].read_text()) for each in modules}
     return [
         each
         for k, each in enumerate(modules[1:], start=1)

@@ -22,7 +22,7 @@ from protocols.privacy.loss.budget import Budget
 from protocols.privacy.search import barrier as barrier_search
 from protocols.privacy.search import momentum as momentum_search
 from protocols.privacy.search import ridge as ridge_search
-from protocols.privacy.search.search import STRATEGIES, TOLERANCE, find_setting
+from protocols.privacy.search.search import TOLERANCE, find_setting
 from protocols.privacy.search.utility import (
     TRUTHS,
     Candidate,
@@ -211,7 +211,7 @@ def _find(**more: Any) -> Any:
 def test_the_cheapest_of_the_good_settings_is_found() -> None:
     certificate = _find(population=MOMENTS)
     problem = replace(_problem("ridge", 1), rounds=None)
-    strategy = STRATEGIES["ridge"]
+    strategy = ridge_search.STRATEGY
     found = list(strategy.drafts(problem))
     losses = strategy.merits(found, len(MOMENTS), MOMENTS)
     loss = certificate.figures["expected_log_loss"]
