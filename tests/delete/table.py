@@ -141,6 +141,16 @@ ROOMS: Mapping[str, Room] = {
             "tests/ciphercohort/verify/test_verify_certificate.py",
             "tests/protocols/ckks/test_factored.py::test_reciprocal_factors",
             "tests/protocols/plan/test_plan.py::test_a_deeper_rule_than_gradient",
+            # Of its plans, as an example.
+            "tests/parties/test_recompute.py",
+            "tests/ciphercohort/job/test_ledgers.py::"
+            "test_a_run_is_charged_and_a_second_one_is_refused",
+            "tests/ciphercohort/planning/test_planning.py::test_every_condition_holds",
+            "tests/ciphercohort/planning/test_planning.py::test_refusals_name_the_cure",
+            "tests/coordinator/test_coordinator.py::"
+            "test_a_rules_own_path_is_computed_beside_the_parties",
+            "tests/protocols/costs/test_counts.py::"
+            "test_operations_of_every_circuit_are_those_of_a_run",
         ),
         called="barrier",
         studied=True,
@@ -163,6 +173,14 @@ ROOMS: Mapping[str, Room] = {
             "tests/protocols/updates/test_quadratic.py",
             "tests/protocols/ckks/circuits/test_ceremony.py::"
             "test_the_noise_behind_an_inverse_is_below_its_bound",
+            # Of its choice, as an example.
+            "tests/ciphercohort/report/test_whitened_run.py",
+            "tests/ciphercohort/cli/test_cli.py::"
+            "test_options_are_checked_before_anything_is_loaded",
+            "tests/ciphercohort/cli/test_deployment_commands.py::"
+            "test_a_whitened_pair_is_chosen_once",
+            "tests/ciphercohort/planning/test_comparison.py::test_two_runs_count_as_one",
+            "tests/whole/test_end_to_end_128.py::test_whitened_rows_at_128_bits",
         ),
         called="quadratic",
         studied=True,
@@ -328,8 +346,16 @@ ROOMS: Mapping[str, Room] = {
             "protocols/privacy/calibrate/whitened.py",
             "protocols/steps/second_moment.py",
         ),
-        edges=("protocols/privacy/calibrate/calibration.py", "protocols/plan/circuit_plan.py"),
-        reason="it is what private runs on encrypted rows usually do, and a field of their plan",
+        edges=(
+            "ciphercohort/verify/folder.py",
+            "coordinator/replay.py",
+            "protocols/plan/circuit_plan.py",
+            "protocols/privacy/calibrate/calibration.py",
+            "protocols/privacy/search/search.py",
+            "protocols/steps/replica.py",
+        ),
+        reason="a field of every plan under CKKS, which its certificates, searches and audits read, "
+        "and the usual private run: a registry of one entry with a hook for each would be longer",
         studied=True,
     ),
     "evaluation": Room(
