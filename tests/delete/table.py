@@ -354,7 +354,7 @@ ROOMS: Mapping[str, Room] = {
             "protocols/privacy/search/search.py",
             "protocols/steps/replica.py",
         ),
-        reason="a field of every plan under CKKS, which its certificates, searches and audits read, "
+        reason="a field of plans under CKKS, which certificates, searches and audits read, "
         "and the usual private run: a registry of one entry with a hook for each would be longer",
         studied=True,
     ),
