@@ -22,6 +22,8 @@ from protocols.ckks.context import CONJUGATION
 from protocols.ckks.evaluation import CkksContext
 from protocols.ckks.residues import Residues
 
+NUMBERS = (int, float, np.number)
+
 
 class EncryptedVector:
     """A vector of features in one ciphertext per part, with array operators; immutable.
@@ -59,6 +61,8 @@ class EncryptedVector:
         evaluator, cc = self.evaluator, self.evaluator.cc
         if self is other:
             return evaluator.rescaled(evaluator.each(cc.EvalSquare, self))
+        if isinstance(other, NUMBERS):
+            return evaluator.scaled(self, float(other))
         product = self._combined(cc.EvalMult, other)
         return product if product is NotImplemented else evaluator.rescaled(product)
 
@@ -74,7 +78,7 @@ class EncryptedVector:
         if isinstance(other, EncryptedVector):
             pairs = self.evaluator.align(self, other)
             return EncryptedVector(self.evaluator, *starmap(operation, pairs))
-        if not isinstance(other, (int, float, np.number)):
+        if not isinstance(other, NUMBERS):
             return NotImplemented
         return self.evaluator.each(lambda ct: operation(ct, float(other)), self)
 
@@ -160,15 +164,21 @@ class Evaluator:
         """Sum over blocks, in every block: the slots are a cyclic group, so no mask is needed."""
         return self.rotate_and_add(vector, self.layout.feature_rotations)
 
-    def times(self, vector: EncryptedVector, number: float) -> EncryptedVector:
-        """vector * number, and no public constant besides; one level.
+    def scaled(self, vector: EncryptedVector, number: float) -> EncryptedVector:
+        """vector * number; one level.
 
-        A product is off by the dropped prime's distance from the scale. Weights that pass here in
-        every iteration would drift.
+        Off by the dropped prime's distance from the scale, as products of vectors are: a recursion
+        of both has the fixed point that it would have without.
         """
-        context = self.context
-        prime = context.primes[context.params.num_towers - 1 - vector.level]
-        return vector * (number * (prime / 2.0**context.params.scale_bits))
+        return self.rescaled(self.each(lambda ct: self.cc.EvalMult(ct, number), vector))
+
+    def times(self, vector: EncryptedVector, number: float) -> EncryptedVector:
+        """vector * number to the last bit; one level.
+
+        Weights that pass here in every iteration would drift else.
+        """
+        gain = self.context.rescaling_gain(vector.level)
+        return Evaluator.scaled(self, vector, number / gain)
 
     def total(self, vector: EncryptedVector) -> EncryptedVector:
         """The sum of all parts, in one part."""

@@ -21,8 +21,10 @@ from parties.reader.schema import NumericColumn, Targets
 from protocols.ckks import subring
 from protocols.ckks.circuits import projection
 from protocols.ckks.circuits.errors import fresh_std
+from protocols.ckks.circuits.evaluator import Evaluator
 from protocols.ckks.circuits.periodic import PeriodicLayout, widest
 from protocols.ckks.circuits.rows_at_home import quotient
+from protocols.ckks.circuits.side_by_side import SideBySide
 from protocols.model.counts import columns_of
 from protocols.model.errors import OWN_PATH, _errors, release_error_std
 from protocols.model.plan import ModelPlan
@@ -229,6 +231,22 @@ def test_noise_is_below_its_bound_and_not_far(case: Case) -> None:
     """
     std, plan = spread(case.session, runs=3)
     assert 1 / 16 < std / kinds.model_error_std(plan) < 1
+
+
+@pytest.mark.parametrize("update", ["nag", "ridge"])
+@pytest.mark.parametrize("scaled", [SideBySide.scaled, Evaluator.scaled])
+def test_a_rules_own_path_is_off_by_no_prime(
+    update: str, scaled: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the twin by less than the bound, what all runs have in common included: .2 to .4 of it.
+
+    Numbers of a momentum or a ridge that are off as products are make 9 times the bound and more.
+    """
+    mutant = scaled is not SideBySide.scaled
+    monkeypatch.setattr(SideBySide, "scaled", scaled)
+    found = measured(Case(3, 9, update, 2, "one", 4, False, 4096).session(rounds=4))
+    share = exact.rms(found.noise) / kinds.model_error_std(found.session.plan)
+    assert share > 4 if mutant else share < 1
 
 
 def test_noise_of_rows_that_are_all_alike(monkeypatch: pytest.MonkeyPatch) -> None:
