@@ -68,6 +68,13 @@ CURE = (
 )
 EVENTS, WEIGHT = (3, 1), 0.7
 """Of ten persons, many and few; what a person counts, as it is usually; of the forecast."""
+OF_WHAT = (
+    "hazard ratios are means over the time until a person's own hazard, summed, reaches 1, by when "
+    "63 of 100 like it have had the event; later events do not count, and persons of high hazard "
+    "are followed for less time. They are a Cox model's where ratios are the same at all times and "
+    "scores are linear; else they may lie further from it than intervals say"
+)
+"""Below each table: what is estimated."""
 LONG = 3.0
 """Times that the result is as far from the first point that counts as noise explains: told of."""
 
@@ -120,7 +127,7 @@ class PrivateCox(Tabled):
             "epsilon_in_all": self.budget[0],
             "delta_in_all": self.budget[1],
             "exact_sums": False,
-            "notes": list(self.notes),
+            "notes": [OF_WHAT, *self.notes],
         }
 
     def released(self) -> dict[str, Any]:
@@ -158,10 +165,7 @@ class PrivateCox(Tabled):
             f"epsilon {self.epsilon:.4g} of {self.budget[0]:g} at delta {self.budget[1]:g} is "
             "spent by all sums together; intervals and p hold the noise"
         )
-        yield (
-            "where hazard ratios change with time, or scores are not linear, this is another mean "
-            "of them than a Cox model's: persons of high hazard are followed for less time"
-        )
+        yield OF_WHAT
         yield from self.notes
 
     def pictures(self) -> dict[str, tuple[str, str]]:
@@ -293,9 +297,10 @@ def check_reach(sums: SumSeries, stays: Stays, covariates: Covariates, mu: float
         each = needs_words(needed) if needed <= USUAL else "probably no interval is left"
         told.append(f"where {events} of 10 have an event, {each}")
     log.warning(
-        "hazard ratios of %s rows and %d covariates with epsilon=%g: %s. Else there is no "
-        "table, and the budget is spent. Columns that depend on each other, strong effects, and "
-        "luck of the noise need up to twice such a spread; %s",
+        "hazard ratios, of the time until a person's own hazard reaches 1, of %s rows and %d "
+        "covariates with epsilon=%g: %s. Else there is no table, and the budget is spent. Columns "
+        "that depend on each other, strong effects, and luck of the noise need up to twice such a "
+        "spread; %s",
         *(f"{sums.rows:,}", len(covariates.names), sums.wanted.epsilon, "; ".join(told), CURE),
     )
 

@@ -114,7 +114,8 @@ def _hazards(found: Counts, rows: int) -> Array:
     whole = np.cumsum(found.events / np.maximum(found.at_risk, LEAST_AT_RISK * rows))
     before = np.append(0.0, whole[:-1])
     entered = np.append(max(found.at_risk[0], 1.0), found.entries[:-1])
-    still = entered * np.exp(before)  # times e^-whole of the bin
+    # Times e^-whole of the bin; nobody is left at a hazard of 500, which noise alone reaches.
+    still = entered * np.exp(np.minimum(before, 500.0))
     return np.asarray(whole - np.cumsum(still * before) / np.cumsum(still))
 
 

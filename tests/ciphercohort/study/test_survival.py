@@ -29,7 +29,7 @@ from ciphercohort.results.documents import to_json
 from ciphercohort.study.asked import CoxOptions, CurveOptions, DescribeOptions, GlmOptions
 from ciphercohort.study.cox import Cox
 from ciphercohort.study.pictures import forest_picture
-from ciphercohort.study.private_cox import PrivateCox, _check_events
+from ciphercohort.study.private_cox import OF_WHAT, PrivateCox, _check_events
 from ciphercohort.study.stays import ALL, Stays
 from ciphercohort.study.survival import Survival
 from ciphercohort.study.tables import ratio_cells
@@ -1013,7 +1013,11 @@ def test_hazards_with_epsilon_are_near_those_without(late: bool) -> None:
     assert len(spent) == len(found.plans) == 7
     assert gaussian_epsilon(spent, delta=1e-5) <= 8 * (1 + 1e-6)
     assert "of it noise" in found.tables()[0].text() and "privacy_share" in json.dumps(told)
-    assert {name for name, _ in found.documents()} >= {"report.html"}
+    assert OF_WHAT in told["inference_about"]["notes"] and OF_WHAT in found.tables()[0].text()
+    files = dict(found.documents())
+    # What the ratios are of stands wherever they do.
+    assert all("reaches 1" in files[name] for name in ("report.html", "cox.tex"))
+    assert "reaches 1" in found._repr_html_()
 
 
 @pytest.mark.parametrize(
@@ -1030,6 +1034,7 @@ def test_what_covariates_need_is_said_before_a_sum(
         cox(table(), epsilon=epsilon, seed=1, **asked(False))
     assert (refused.type is PrivacyError) == (epsilon < 0.1)
     assert words in f"{refused.value} {caplog.text}"
+    assert refused.type is PrivacyError or "until a person's own hazard reaches 1" in caplog.text
 
 
 @pytest.mark.parametrize("scale", [0.05, 0.2, 1.0, 10.0])
