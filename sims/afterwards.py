@@ -185,6 +185,7 @@ def _with_inference(
         specs=with_shards(specs, shards_by_range(data, private=private)),
         schema=by_range(data.schema, private=private),
         wanted=wanted,
+        however_noisy=True,  # else refused before the training, by `check_inference`
         of_training=result.plan.digest(),
         folder=folder.release / INFERENCE_SUMS if folder else None,
         processes=config.processes,

@@ -135,7 +135,8 @@ def evaluate(
         )
         if mu is not None and not however_noisy:
             left = math.sqrt(1 - share**2) * whole_mu(wanted)
-            check_sums(after, own, known.model, left, however_noisy=False)
+            check_sums(after, own, known.model, left)
+        after = replace(after, however_noisy=True)  # as was decided here
     tell(plan.opens_exact_sums)
     opened = sums.open(task, mu)
     noise = "none" if not private else "system" if seed is None else "seeded (NOT PRIVATE)"

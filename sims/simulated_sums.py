@@ -114,7 +114,14 @@ def infer(
         CohortError: a sum is refused, or aborted.
     """
     own = by_range(schema, private=wanted.epsilon is not None)
-    sums = Sums(specs=specs, schema=own, wanted=wanted, folder=folder, processes=processes)
+    sums = Sums(
+        specs=specs,
+        schema=own,
+        wanted=wanted,
+        folder=folder,
+        processes=processes,
+        however_noisy=True,
+    )
     return infer_by(sums, schema, weights, model, spent=spent)
 
 

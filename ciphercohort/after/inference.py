@@ -179,14 +179,13 @@ def infer_by(
     spent: tuple[Mechanism, ...] = (),
     share: float = 1.0,
     insecure: bool = False,
-    however_noisy: bool = True,
     tell: Callable[[str], None] = lambda words: None,
 ) -> Inference:
     """A table of coefficients at a model, by sums over rows of `by_range`, within their promise.
 
     schema: that the model was trained by; weights: on its scaled rows, bias last, shape (d,) or
     (d, outputs); spent: what the promise has paid for before; share: of what is left of it, in
-    mu^2; insecure: the model was trained on a toy ring; however_noisy, tell: see `check_sums`.
+    mu^2; insecure: the model was trained on a toy ring; tell: see `check_sums`.
 
     Raises:
         ParameterError: the model has no standard errors, or no maximum; or a projection.
@@ -205,7 +204,7 @@ def infer_by(
     bound, notes = row_norm(schema), list[str]()
     named = (*own.feature_names, "intercept")
     if mu is not None:
-        check_sums(sums, schema, model, mu, however_noisy=however_noisy, tell=tell)
+        check_sums(sums, schema, model, mu, tell=tell)
     freedom = math.inf
     if model != "logistic":
         notes += _ends(targets_of(schema.label))
@@ -313,10 +312,12 @@ def check_sums(
     model: str,
     mu: float,
     *,
-    however_noisy: bool,
     tell: Callable[[str], None] = lambda words: None,
 ) -> None:
-    """Before any is opened: see `check_rows`; mu: of all of them."""
+    """Before any is opened: see `check_rows`; mu: of all of them.
+
+    Sums that were begun are gone on with, whatever the noise: what opened is spent.
+    """
     bound, epsilon = row_norm(schema), sums.wanted.epsilon
     first: OneSum
     if model == "linear":
@@ -328,7 +329,7 @@ def check_sums(
             model=model, theta=start, row_norm=bound, epsilon_in_all=epsilon
         )
     reached = reach_of(sums.plan(first, mu), model)
-    check_rows(reached, sums.figures, tell, however_noisy=however_noisy)
+    check_rows(reached, sums.figures, tell, however_noisy=sums.however_noisy or sums.begun)
 
 
 def _weights(schema: Schema, own: Schema, estimates: Sequence[Estimate], model: str) -> Array:

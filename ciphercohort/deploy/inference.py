@@ -169,7 +169,7 @@ def infer_deployed(
     Of a model that was trained in this folder, over the rows that it was trained on.
 
     drive: sees a session through; epsilon, delta: of all its sums together; first: a session of the
-    series to go on with, which is not refused for its noise; however_noisy, tell: see `check_sums`.
+    series to go on with; however_noisy: see `SumSeries`; tell: see `check_sums`.
 
     Raises:
         ParameterError: the model is for another schema, or has no inference. PrivacyError: too few
@@ -184,7 +184,7 @@ def infer_deployed(
         delta,
         colluders,
         first,
-        however_noisy=however_noisy or first is not None,
+        however_noisy=however_noisy,
         tell=tell,
     )
     folder = settings.session_folder(body["sessions"][0])
@@ -210,7 +210,7 @@ def table_document(
     colluders: int = 0,
     first: str | None = None,
     *,
-    however_noisy: bool = True,
+    however_noisy: bool = False,
     tell: Tell = lambda words: None,
 ) -> tuple[dict[str, Any], Inference | SpentError]:
     """What inference.json holds, and the table in it, or why there is none; see `DeployedSums`."""
@@ -222,6 +222,7 @@ def table_document(
     held_out = before[0].held_out if before else None
     wanted = sums_wanted(epsilon, delta, colluders)
     sums = DeployedSums.of(settings, drive, own, wanted, first, held_out, digest_of(before))
+    sums = replace(sums, however_noisy=however_noisy)
     found: Inference | SpentError
     told: dict[str, Any]
     try:
@@ -232,7 +233,6 @@ def table_document(
                 model.weights,
                 model.model,
                 insecure=model.insecure,
-                however_noisy=however_noisy,
                 tell=tell,
             )
         told = {"inference": found.rows(), "inference_about": found.about()}

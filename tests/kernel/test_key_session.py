@@ -289,6 +289,8 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
                                rotations_are_the_sheets),
     "one key share": ("        if self.begun or self._is_over:\n            raise",
                       "        if False:\n            raise", there_is_one_key_share),
+    "none after the end": ("if self.begun or self._is_over:", "if self.begun:",
+                           there_is_one_key_share),
     "signed sheets": ("self.make(self._joint_seed(seeds))", "self.make(bytes(32))",
                       no_share_before_all_have_signed),
     "the end": ("        super().erase()\n", "", nothing_leaves_an_ended_session),
