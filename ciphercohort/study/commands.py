@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
@@ -64,6 +65,10 @@ cohort glm --data stays.csv --target died --include arm --propensity arm=new --s
 PERSON_TIME = """Example:
 
 cohort person-time --data lung.csv --time days --event died --cuts 90,180,365,730 --out rows.csv"""
+
+
+PROMISED = {"epsilon", "delta", "colluders"}
+"""Options of a study that may have noise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +161,9 @@ def register(app: typer.Typer) -> None:
         app.command(study.name, epilog=study.epilog)(_simulated(study))
         if study.few_centre:
             FEW[f"coordinator {study.name}"] = study.few_centre
-        of_sums(_coordinated(study), options.reads(*study.records, ChosenColumns, DryRun))
+        made = of_sums(_coordinated(study), options.reads(*study.records, ChosenColumns, DryRun))
+        if "epsilon" not in study.few:
+            _exact(made)
     app.command("person-time", epilog=PERSON_TIME)(person_time)
 
 
@@ -248,7 +255,23 @@ def _simulated(study: Study) -> Callable[..., None]:
                 say(console, f"written: {out}")
 
     run.__doc__ = study.words
-    return options.with_parameters(run, options.reads(*study.simulated, *study.records))
+    whole = options.with_parameters(run, options.reads(*study.simulated, *study.records))
+    return whole if "epsilon" in study.few else _exact(whole)
+
+
+def _exact(command: Callable[..., None]) -> Callable[..., None]:
+    """Without words of a promise: it has none, and says so to whoever asks for one."""
+    signature = inspect.signature(command)
+    for name in PROMISED & signature.parameters.keys():
+        kind, *_ = get_args(command.__annotations__[name])
+        command.__annotations__[name] = Annotated[kind, options.named(name, hidden=True)]
+    command.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[
+            each.replace(annotation=command.__annotations__[name])
+            for name, each in signature.parameters.items()
+        ]
+    )
+    return command
 
 
 def _coordinated(study: Study) -> Callable[..., None]:

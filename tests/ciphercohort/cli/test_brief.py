@@ -55,3 +55,10 @@ def test_help_is_short_and_complete_on_request(path: str) -> None:
 
 def test_every_name_is_a_command() -> None:
     assert FEW.keys() <= EVERY.keys()
+
+
+@pytest.mark.parametrize("path", ["glm", "coordinator glm", "describe", "coordinator survival"])
+def test_a_study_of_exact_sums_offers_no_promise(path: str) -> None:
+    """Who asks for one is told why there is none (tests of every option)."""
+    offered = {"--epsilon", "--delta", "--colluders"} & shown(path, "--help-all")
+    assert bool(offered) == ("glm" not in path) and len(offered) in (0, 3)

@@ -145,12 +145,12 @@ def test_later_and_with_a_table_of_a_site(run: Run) -> None:
 def test_other_rows_are_noticed(mutant: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = Coins.chosen
     if mutant == "all rows":
-        monkeypatch.setattr(Coins, "chosen", lambda self, h, shard, *_: np.arange(shard.rows))
+        monkeypatch.setattr(Coins, "chosen", lambda self, h, shard, *_, **__: np.arange(shard.rows))
     else:
         monkeypatch.setattr(
             Coins,
             "chosen",
-            lambda self, h, shard, *_: chosen(self, replace(h, judged=False), shard),
+            lambda self, h, shard, *_, **__: chosen(self, replace(h, judged=False), shard),
         )
     assert not run.agrees(evaluate(run.folder, FRAME, rows="held-out").figures)
 
