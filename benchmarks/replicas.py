@@ -1,12 +1,13 @@
 """What replicas cost: seconds of a run where everybody has a machine, bytes, memory.
 
-Question: at most 1.3 times the wall clock? Everybody is in this process, one after the other, and
-each step's seconds are told apart: C the coordinator's before it, from the last reply on; P the
-slowest owner's own part; R the slowest replica's; M and N what coordinator and replica do while
-owners are at theirs. On machines of their own, of two cores, a run takes sum (C + max(P, M))
-without replicas. With them it takes sum (C + R + max(P, M, N)) where replies come beside a request,
-and max(C, wait + R) in the place of C + R where they go ahead: at once where they are many, else
-once the coordinator has computed for `PATIENCE`. What the bytes take is not in it.
+Question: at most 1.3 times as long, were each role on a machine of two cores? Everybody is in this
+process, one after the other, and each step's seconds are told apart: C the coordinator's before it,
+from the last reply on; P the slowest owner's own part; R the slowest replica's; M and N what
+coordinator and replica do while owners are at theirs. On machines of their own, of two cores, a run
+takes sum (C + max(P, M)) without replicas. With them it takes sum (C + R + max(P, M, N)) where
+replies come beside a request, and max(C, wait + R) in the place of C + R where they go ahead: at
+once where they are many, else once the coordinator has computed for `PATIENCE`. What the bytes take
+is not in it.
 """
 
 from __future__ import annotations

@@ -298,9 +298,9 @@ class Client:
         """One set of contributors at one model, in the whole run."""
         memory = self._memory
         who = _digest("".join(memory.members[k] for k in contributors).encode())
-        if f"{model}:" not in memory.sums:
-            memory.sums += f"{model}:{who} "
-        elif f"{model}:{who} " not in memory.sums:
+        if f"{model}:" not in memory.opened:
+            memory.opened += f"{model}:{who} "
+        elif f"{model}:{who} " not in memory.opened:
             raise PolicyError(
                 "other clients contribute than in an earlier sum with this very model: the "
                 "difference of both sums would be that of few clients"

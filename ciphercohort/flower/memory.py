@@ -118,7 +118,7 @@ class Memory:
     answered; waiting: the round whose set is not named yet; answered: the last round whose set
     was, that set, and the answer; known: identities by name; members:
     identities in the roster; noise: "with" or "without", as the run's first plan said; cut: range
-    and scale of weights of its first plan without noise; sums: of each model and kind that a sum
+    and scale of weights of its first plan without noise; opened: of each model and kind that a sum
     was opened at, its contributors (digests, "model:contributors "; a text, for every message reads
     and writes them, and a run of 1000 rounds has as many); spent: see `private.Account`; layout: of
     the last private reply.
@@ -138,7 +138,7 @@ class Memory:
     members: list[str] = field(default_factory=list)
     noise: str = ""
     cut: list[float] = field(default_factory=list)
-    sums: str = ""
+    opened: str = ""
     spent: dict[str, Any] = field(default_factory=dict)
     layout: str = ""
 
@@ -147,9 +147,18 @@ class Memory:
 
     @classmethod
     def load(cls, context: Context, owner: Owner) -> Memory:
-        """From the home folder, or the run's state."""
-        memory = cls()
-        for name, value in _stored(context, owner).items():
+        """From the home folder, or the run's state.
+
+        Raises:
+            MessageError: it is of another release.
+        """
+        memory, stored = cls(), _stored(context, owner)
+        if other := stored.keys() - {*cls.__slots__}:
+            raise MessageError(
+                f"this client's memory of run {context.run_id} is of another release (it has "
+                f"{', '.join(sorted(other))}): start the run anew"
+            )
+        for name, value in stored.items():
             setattr(memory, name, value)
         if not memory.identity:
             memory.identity = Ed25519PrivateKey.generate().private_bytes_raw()
@@ -183,7 +192,7 @@ class Memory:
 
 _BYTES = ("private", "identity", "roster", "pairs")
 # What no month takes away: none of it is a key.
-_LASTING = ("noise", "cut", "sums", "spent")
+_LASTING = ("noise", "cut", "opened", "spent")
 _KEPT_SECONDS = 30 * 86_400
 
 

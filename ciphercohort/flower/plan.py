@@ -207,11 +207,13 @@ class SumPlan:
         **named: Any,
     ) -> SumPlan:
         """Of a server's arguments; examples: None, where nobody knows them before the first sum."""
-        if privacy is not None and (examples is not None or range != RANGE):
-            raise ParameterError(
-                f"range={range!r} and examples={examples!r} are of sums without noise: in private "
-                "ones the clip of Privacy bounds an update, and clients weigh the same"
-            )
+        given = {"range": None if range == RANGE else range, "examples": examples}
+        for name, value in given.items():
+            if privacy is not None and value is not None:
+                raise ParameterError(
+                    f"{name}={value:g} is for sums without noise: beside privacy, the clip bounds "
+                    "an update and all clients weigh the same; leave it out"
+                )
         scale = 1024.0 if examples is None else examples
         wide = examples is None and privacy is None
         return cls(range=range, weight_scale=scale, lost=lost, privacy=privacy, wide=wide, **named)

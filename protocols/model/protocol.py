@@ -29,8 +29,7 @@ from protocols.model.plan import ModelPlan
 from protocols.names import ENCRYPTED_MODEL
 from protocols.numerics.slot_bounds import LARGEST_SLOT
 from protocols.plan.protocol import Protocol, Step, Watch, Weights, other_parties
-from protocols.rows.protocol import CEREMONY, chunks, joint_keys
-from protocols.rows.protocol import STEPS as ROWS_STEPS
+from protocols.rows.protocol import CEREMONY, DECRYPT, chunks, joint_keys
 from protocols.steps import decrypt, pads
 from protocols.steps.confirmed import View
 from protocols.steps.decrypt import DIVERGED
@@ -94,7 +93,7 @@ STEPS = (
         sends="masked decryption share, re-encryption share of T(mask)",
         learns="nothing (masks)",
     ),
-    ROWS_STEPS[-1],  # to decrypt
+    DECRYPT,
 )
 
 

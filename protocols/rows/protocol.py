@@ -20,7 +20,7 @@ from protocols.names import ENCRYPTED_ROWS
 from protocols.plan.circuit_plan import CircuitPlan
 from protocols.plan.kinds import circuit_kind_of
 from protocols.plan.protocol import Protocol, Step, Watch, Weights
-from protocols.steps import contribute, decrypt, keygen, refresh, workers
+from protocols.steps import contribute, decrypt, keygen, refresh, second_moment, workers
 from protocols.steps.confirmed import View
 from protocols.steps.contribute import Opened
 from protocols.steps.keygen import JointKeys
@@ -44,16 +44,12 @@ def _encrypted(plan: Any, party: int) -> Sequence[int]:
     return (len(plan.layout.ciphertexts_of(party)) + plan.layout.num_side_ciphertexts,)
 
 
-FIRST: Sequence[Any] = [
-    resolve_name("protocols.steps.second_moment"),
-]
-"""What some plans have before any key, each with its STEPS and the coordinator's `ask`."""
-THEN: Sequence[Any] = [
+WITH_KEYS: Sequence[Any] = [
     resolve_name("protocols.steps.cover"),
 ]
-"""What some have once there are keys."""
+"""What some plans have once there are keys, each with its STEPS and the coordinator's `ask`."""
 CEREMONY = (
-    *(step for part in FIRST for step in part.STEPS),
+    *second_moment.STEPS,
     Step(
         "commit-keys",
         keygen.commit,
@@ -106,9 +102,21 @@ CEREMONY = (
         sends="t_p = s_p H0 + (u_p - s_p) H1 + e2; u_p is forgotten",
         learns="nothing (RLWE, circular), if H0 and H1 are these sums",
     ),
-    *(step for part in THEN for step in part.STEPS),
+    *(step for part in WITH_KEYS for step in part.STEPS),
 )
 """Before any row is used."""
+DECRYPT = Step(
+    "decrypt",
+    decrypt.share,
+    "decrypt",
+    "a noisy share of one decryption",
+    repeats=True,
+    opens=True,
+    committed=True,
+    told="c1 of the masked model; endorsements of the last refresh",
+    sends="flooded partial decryption",
+    learns="coordinator: the model",
+)
 STEPS = (
     *CEREMONY,
     Step(
@@ -155,18 +163,7 @@ STEPS = (
         sends="masked decryption share, re-encryption share of T(mask)",
         learns="nothing (masks of some 175 bits)",
     ),
-    Step(
-        "decrypt",
-        decrypt.share,
-        "decrypt",
-        "a noisy share of one decryption",
-        repeats=True,
-        opens=True,
-        committed=True,
-        told="c1 of the masked model; endorsements of the last refresh",
-        sends="flooded partial decryption",
-        learns="coordinator: the model",
-    ),
+    DECRYPT,
 )
 
 
@@ -211,11 +208,10 @@ def joint_keys(
     Raises:
         ProtocolError: a party failed or lied; `culprit` names it.
     """
-    for part in FIRST:
-        yield from part.ask(plan, seed, watch)
+    yield from second_moment.ask(plan, watch)
     watch.on_phase("keys")
     keys = yield from keygen.ceremony(context, plan, seed, seeds, view)
-    for part in THEN:
+    for part in WITH_KEYS:
         yield from part.ask(plan, seed, watch)
     return keys
 

@@ -216,7 +216,7 @@ STEPS = (
 )
 
 
-def ask(plan: RunPlan, seed: bytes, watch: Watch) -> Exchange[None]:
+def ask(plan: RunPlan, watch: Watch) -> Exchange[None]:
     """The coordinator's half; nothing where rows are not whitened.
 
     Raises:

@@ -352,6 +352,7 @@ ROOMS: Mapping[str, Room] = {
             "protocols/plan/circuit_plan.py",
             "protocols/privacy/calibrate/calibration.py",
             "protocols/privacy/search/search.py",
+            "protocols/rows/protocol.py",
             "protocols/steps/replica.py",
         ),
         reason="a field of plans under CKKS, which certificates, searches and audits read, "

@@ -397,6 +397,11 @@ def keys_come_once(kernel: Any) -> bool:
     return all(found)
 
 
+def a_state_comes_once(kernel: Any) -> bool:
+    party, early = made(kernel), Watched(kernel=kernel)
+    return fails(PolicyError, lambda: party.session.restore(early.session.state()))
+
+
 def keys_are_of_this_ring(kernel: Any) -> bool:
     party = Watched(kernel=kernel)
     party.joint_key = joint().public_b
@@ -605,6 +610,9 @@ FLOORS: dict[str, tuple[str, str, Callable[[Any], bool]]] = {
     "keys once": ("or count > due:", "or False:", keys_come_once),
     "the joint key first": (
         "self._keys.joint_key is None or not halves", "not halves", keys_come_once,
+    ),
+    "one state": (
+        "if self._next or self._chunks or self._is_over:", "if False:", a_state_comes_once,
     ),
     "ring of keys": (
         "rns.check(half, context.key_primes, context.params.ring_dim)", "pass",

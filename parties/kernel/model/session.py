@@ -260,7 +260,13 @@ class ModelSession:
         return [state_of(self), [[*chunk] for chunk in self._chunks]]
 
     def restore(self, state: Any) -> None:
-        """Inverse of `state`; the run's keys and joint key are here."""
+        """Inverse of `state`, of a session that has none yet; the run's keys are here.
+
+        Raises:
+            PolicyError: rounds would be answered again.
+        """
+        if self._next or self._chunks or self._is_over:
+            raise PolicyError("a state is taken once, before the first round")
         own, held = state
         restore(self, own)
         for halves in held:

@@ -167,15 +167,15 @@ class Evaluator:
     def scaled(self, vector: EncryptedVector, number: float) -> EncryptedVector:
         """vector * number; one level.
 
-        Off by the dropped prime's distance from the scale, as products of vectors are: a recursion
-        of both has the fixed point that it would have without.
+        Off by the dropped prime's distance from the scale, as products of vectors are: so a
+        recursion of such products alone keeps its fixed point.
         """
         return self.rescaled(self.each(lambda ct: self.cc.EvalMult(ct, number), vector))
 
     def times(self, vector: EncryptedVector, number: float) -> EncryptedVector:
         """vector * number to the last bit; one level.
 
-        Weights that pass here in every iteration would drift else.
+        Otherwise weights that pass here in every iteration would drift.
         """
         gain = self.context.rescaling_gain(vector.level)
         return Evaluator.scaled(self, vector, number / gain)

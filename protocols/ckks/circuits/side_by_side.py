@@ -66,7 +66,7 @@ class SideBySide(Evaluator):
         return tuple(vector for vector, _ in self._lowered)
 
     def scaled(self, vector: EncryptedVector, number: float) -> EncryptedVector:
-        """To the last bit: nothing else in a rule's own path is off by a prime."""
+        """To the last bit: the rest of a rule's own path has no rescaling."""
         return self.times(vector, number)
 
     def inner(self, left: EncryptedVector, right: EncryptedVector) -> EncryptedVector:

@@ -238,9 +238,9 @@ def test_noise_is_below_its_bound_and_not_far(case: Case) -> None:
 def test_a_rules_own_path_is_off_by_no_prime(
     update: str, scaled: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From the twin by less than the bound, what all runs have in common included: .2 to .4 of it.
+    """From the twin by less than the bound, what all runs have in common included.
 
-    Numbers of a momentum or a ridge that are off as products are make 9 times the bound and more.
+    It is .2 to .4 of it; 9 to 16 times where numbers of momentum and ridge are off as products are.
     """
     mutant = scaled is not SideBySide.scaled
     monkeypatch.setattr(SideBySide, "scaled", scaled)
