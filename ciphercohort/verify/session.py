@@ -68,7 +68,7 @@ from parties.reader.views import missing_schema
 from protocols.errors import CohortError, ParameterError, SchemaError
 from protocols.names import RANGES_VIEW
 from protocols.plan.kinds import plan_from_dict
-from protocols.plan.run_plan import RunPlan
+from protocols.plan.run_plan import ENROLLED, RunPlan
 from protocols.words import count
 
 Rewritten = tuple[dict[str, str], list[Session]]
@@ -220,7 +220,8 @@ def _unchecked(session: Session, due: Mapping[str, str], at_centre: bool) -> Ite
     fields = {OUTCOME: set(read_file(folder / OUTCOME)) - {"plan", "digest", "weights", "missing"}}
     if at_centre:
         fields[SESSION] = set(read_file(folder / SESSION)) - {"session", "plan"}
-        fields[SESSION] |= {"plan.session", "plan.members.commitment"}  # of the template
+        # Of the template.
+        fields[SESSION] |= {"plan.session", *(f"plan.members.{name}" for name in ENROLLED)}
         fields[STATUS] = set(read_file(folder / STATUS)) - set(status_fields(session))
         for name, of_training in SAID_OF_TRAINING.items():
             if session.is_sum and due.get(name) and not _is_tied(session):
@@ -519,10 +520,8 @@ def centre_problems(session: Session) -> Iterator[str]:
     fields, status = (read_file(session.folder / name) for name in (SESSION, STATUS))
     plan = session.plan
     template = plan_from_dict(fields["plan"])
-    keys = {each.verify_key: each.commitment for each in plan.members}
-    members = tuple(
-        replace(each, commitment=keys.get(each.verify_key, "")) for each in template.members
-    )
+    said = {each.verify_key: each for each in plan.members}
+    members = tuple(each.enrolled(said.get(each.verify_key, each)) for each in template.members)
     for field, value in status_fields(session).items():
         yield from compare(STATUS, field, status.get(field, ABSENT), value)
     yield from compare(SESSION, "session", fields["session"], plan.session)

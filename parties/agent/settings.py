@@ -140,6 +140,11 @@ class Settings(Checked, frozen=True):
                 "[consent]: no run would outlast a consent that comes late; raise the one to "
                 f"{2 * wait:g}, or lower the other"
             )
+        if isinstance(self.policy.replica, tuple) and self.name in self.policy.replica:
+            raise ParameterError(
+                f"replica={[*self.policy.replica]} names this party itself: name others who have a "
+                'replica, or take "own"'
+            )
         for name, key in self.peers.items():
             check_key(f"peers.{check_name(name)}", key)
             twins = [other for other in self.peers if self.peers[other] == key]

@@ -122,7 +122,7 @@ def replicas(plan: RunPlan) -> str:
         if member.follows == (member.name,):
             words = "own replica"
         elif member.follows:
-            words = f"what {' and '.join(member.follows)} confirm"
+            words = f"what {' and '.join(member.follows)} confirm{'s' * (len(member.follows) == 1)}"
         how.setdefault(words, []).append(member.name)
     return "; ".join(f"{', '.join(names)}: {words}" for words, names in how.items())
 

@@ -45,6 +45,10 @@ def check_version(version: object) -> None:
         )
 
 
+ENROLLED = ("commitment", "follows")
+"""Fields of a member that its enrolment settles."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Member:
     """A party as everyone sees it: name, verification key, seed commitment (hex).
@@ -59,6 +63,10 @@ class Member:
     verify_key: str
     commitment: str
     follows: tuple[str, ...] = ()
+
+    def enrolled(self, said: Member) -> Member:
+        """With what a party says of itself at enrolment, and no template knows: see `ENROLLED`."""
+        return replace(self, **{field: getattr(said, field) for field in ENROLLED})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -63,6 +63,24 @@ def test_the_figures_are_those_of_pooled_rows(centre: Centre, model: ReleasedMod
     assert centre.forgotten()
 
 
+@pytest.mark.parametrize("replica", ["own", (NAMES[1],)])
+def test_a_centre_whom_owners_check_verifies(
+    replica: Any, tmp_path: Path, model: ReleasedModel
+) -> None:
+    """Who follows whom is said at enrolment, as commitments are."""
+    made = Centre(tmp_path, Vault(PASSPHRASE))
+    for name, party in made.agents.session.parties.items():
+        own = "own" if name == NAMES[1] else replica
+        party._policy = replace(party._policy, replica=own)
+        made.agents.restart(name)
+    session = create_session(made.settings, evaluation_plan(made.settings, model, **WITHOUT))
+    made.serve(session)
+    finished_evaluation(made.settings, session, model, least=2)
+    found = Session.of(made.settings.session_folder(session))
+    assert all(member.follows for member in found.plan.members)
+    assert not [*centre_problems(found)]
+
+
 def test_a_model_of_several_classes_is_judged_too(tmp_path: Path) -> None:
     made = Centre(tmp_path, Vault(PASSPHRASE))
     folder, labels = made.settings.folder, np.array([0, 1, 2, 0, 1, 2, 2, 1])

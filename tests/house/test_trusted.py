@@ -16,8 +16,8 @@ from parties.kernel import ROOMS
 ROOT = Path(__file__).parents[2]
 TRUSTED = Trusted.of(ROOT)
 README = (ROOT / "parties/kernel/README.md").read_text()
-MOST_LINES = 10724
-OF_PROTOCOLS = {"encrypted-rows": 4580, "encrypted-model": 5495, "secure-aggregation": 4867}
+MOST_LINES = 10726
+OF_PROTOCOLS = {"encrypted-rows": 4582, "encrypted-model": 5497, "secure-aggregation": 4867}
 """The goal is 5,500 of each."""
 
 

@@ -46,6 +46,9 @@ class SlotContext:
     def encode(self, values: Floats, level: int = 0) -> Floats:
         return values
 
+    def rescaling_gain(self, level: int) -> float:
+        return 1.0
+
     def rotated(self, ct: Slots, index: int) -> Slots:
         return Slots(np.roll(ct.values, -index), ct.level)
 

@@ -312,6 +312,8 @@ def refresh_reply(
         MessageError: malformed residues. PolicyError: more ciphertexts than the plan has, or a
             share was already given.
     """
+    if not request.blobs:
+        raise MessageError("the step `refresh` carries at least one blob")
     if len(request.blobs) > len(maps):
         raise PolicyError("more ciphertexts to refresh than the plan has")
     low = context.primes[:REFRESH_TOWERS]
