@@ -17,8 +17,8 @@ _NUMBER = re.compile(r"(?<![\w.\-−])([-−]?)(\d[\d,]*(?:\.\d+)?|inf\b)(?:e([-
 
 
 def latex(text: str) -> str:
-    """The text, every sign that LaTeX would take for a command escaped."""
-    return "".join(_SIGNS.get(sign, sign) for sign in text)
+    """The text, every sign that LaTeX would take for a command or a dash escaped."""
+    return re.sub("-(?=-)", "-{}", "".join(_SIGNS.get(sign, sign) for sign in text))
 
 
 def latex_row(cells: Sequence[str]) -> str:

@@ -53,6 +53,11 @@ def _lines(plan: RunPlan, name: str, norm_bound: float, records: Iterable[str]) 
     )
     yield "What leaves your organisation:"
     yield "  your number of rows, your name and your verification key, in the clear"
+    own = plan.members[plan.party_index(name)]
+    if readers := [m.name for m in plan.members if m.follows == (m.name,) and m is not own]:
+        yield f"  all your messages, by the coordinator, to the replicas of {', '.join(readers)}"
+    if mine := [m.name for m in plan.members if name in m.follows and m is not own]:
+        yield f"  your word, signed, on what {', '.join(mine)} may be asked: you are their witness"
     for step, times in named.items():
         if times:
             before = "; a signed digest of it goes before" if step.committed else ""

@@ -53,6 +53,10 @@ def test_an_honest_run_ends_as_without(kind: str) -> None:
     plan = session.outcome.plan
     said = f"{VICTIM}: what {FIRST} and {THIRD} confirm"
     assert plan.members[1].follows == BOTH and said in describe_plan(plan, FIRST, 2.0)
+    assert f"your word, signed, on what {VICTIM} may be asked" in describe_plan(plan, FIRST, 2.0)
+    mine = describe_plan(plan, VICTIM, 2.0)
+    assert "your word, signed" not in mine
+    assert f"all your messages, by the coordinator, to the replicas of {', '.join(BOTH)}" in mine
     assert said in plan_figures(plan)["replicas"] and plan_from_dict(plan.to_dict()) == plan
 
 

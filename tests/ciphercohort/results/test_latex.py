@@ -97,3 +97,10 @@ def test_every_output_is_known() -> None:
     }
     assert writing == known & sources.keys()
     assert all("from ciphercohort.results.latex import" in sources[path] for path in writing)
+
+
+@pytest.mark.parametrize("text", ["--grid makes bins narrower", "a---b", "--however-noisy 1e-5"])
+def test_no_option_becomes_a_dash(text: str) -> None:
+    for made in (latex(text), latex_words(text)):
+        assert "--" not in made
+        assert made.replace("{}", "").startswith(text[:5])
