@@ -347,7 +347,18 @@ def test_what_is_spent_outlives_the_keys_of_a_month(tmp_path: Path) -> None:
         run(federation, privacy, 1)
     os.utime(kept, (0, 0))
     with alone(Owner.of(federation.contexts[FIRST_NODE])):
-        assert set(json.loads(kept.read_text())) == {"noise", "sums", "spent"}
+        assert set(json.loads(kept.read_text())) == {"noise", "opened", "spent"}
+
+
+def test_a_memory_of_another_release_is_refused(tmp_path: Path) -> None:
+    """Its sums could be opened again, for other clients."""
+    context = Federation(3).contexts[FIRST_NODE]
+    owner = Owner("x", tmp_path, None, False, 0, None, None)
+    Memory().save(context, owner)
+    path = tmp_path / f"run-{context.run_id}.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "sums": {"model": "clients"}}))
+    with pytest.raises(MessageError, match=r"another release \(it has sums\): start the run anew"):
+        Memory.load(context, owner)
 
 
 def test_the_ledger_counts_the_grid_at_its_own_epsilon(tmp_path: Path) -> None:

@@ -338,7 +338,7 @@ def test_the_manifest_says_what_a_sum_opens(task: OneSum, words: tuple[str, ...]
     in_all = getattr(task, "epsilon_in_all", 1.0)
     private = in_all is not None and not getattr(task, "exact", False)
     plan = plan_sum(FIGURES, replace(PROMISE, epsilon=1.0 if private else None), task)
-    text = describe_plan(plan, "a", BOUND)
+    text = describe_plan(plan, plan.names[0], BOUND)
     assert list(kinds.remarks(plan)) and all(remark in text for remark in kinds.remarks(plan))
     assert all(word in text for word in words)
     if private and hasattr(task, "epsilon_in_all"):
